@@ -1,0 +1,76 @@
+"""A first guess of the path from the observations alone, to start training from."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from nmax.data import Series
+from nmax.models import AbstractModel, Theta
+
+ITERATIONS = 4  # of Gauss and Newton; one is enough where the observed mean is linear in the state
+RIDGE = 1e-3  # pull towards the start, in units of the data's spread: decides what the data leave open
+ROWS = 2_000  # rows looked at for the state's centre and spread
+
+
+def first_guess(
+    model: AbstractModel, series: Series, theta: Theta, index: Int[Array, " time"]
+) -> Float[Array, "time state"]:
+    r"""States whose observed mean is near the (interpolated) observations, in unconstrained coordinates.
+
+    Minimises $\sum_k (y_{ik} - E[y_{ik} \mid x])^2 / s_k^2 + \rho |\tilde x - \tilde x_0|^2$ over the unconstrained
+    $\tilde x$ by a few Gauss–Newton steps from the model's start. Components that the observations do not show stay at
+    the start; so does everything where the observation distribution has no finite mean.
+    """
+    start = unconstrained_start(model, theta)
+    mean = _observed_mean(model, series, theta)
+    pull = RIDGE * jnp.eye(len(start))
+
+    def improve(state, row):
+        residual = (series.values[row] - mean(state, row)) / series.scale
+        jacobian = jax.jacfwd(mean)(state, row) / series.scale[:, None]
+        step = jnp.linalg.solve(jacobian.T @ jacobian + pull, jacobian.T @ residual - RIDGE * (state - start))
+        return jnp.where(jnp.all(jnp.isfinite(step)), state + step, state)
+
+    def guess(row):
+        state = start
+        for _ in range(ITERATIONS):
+            state = improve(state, row)
+        return state
+
+    return jax.vmap(guess)(jnp.clip(index, 0, series.length))
+
+
+def centre_and_spread(
+    model: AbstractModel, series: Series, theta: Theta
+) -> tuple[Float[Array, " state"], Float[Array, " state"]]:
+    """Mean and standard deviation of the first guess over the series; a spread of 1 where it does not vary."""
+    rows = jnp.asarray(np.unique(np.linspace(0, series.length, ROWS).astype(np.int32)))
+    guess = jax.jit(lambda series: first_guess(model, series, theta, rows))(series)
+    spread = jnp.std(guess, axis=0)
+    return jnp.mean(guess, axis=0), jnp.where(spread > 1e-3, spread, 1.0)
+
+
+def unconstrained_start(model: AbstractModel, theta: Theta) -> Float[Array, " state"]:
+    """The state at index 0 on the real line of each component."""
+    start = jnp.asarray(model.initial(theta), jnp.float32)
+    return jnp.stack([transform.inv(start[k]) for k, transform in enumerate(model.state_transforms)])
+
+
+def _observed_mean(model: AbstractModel, series: Series, theta: Theta):
+    """The mean of a row of y as a function of the unconstrained state and the row's number."""
+    exact = {column: component for component, column in model.exactly_observed.items()}
+
+    def mean(state, row):
+        x = jnp.stack([transform(state[k]) for k, transform in enumerate(model.state_transforms)])
+        shown = {column: x[component] for column, component in exact.items()}
+        if model.observation is not None:
+            distribution = model.observation(x, theta, *((series.inputs[row],) if series.has_inputs else ()))
+            drawn = jnp.asarray(distribution.mean, jnp.float32)
+            columns = [k for k in range(series.columns) if k not in exact or len(drawn) == series.columns]
+            shown = dict(zip(columns, drawn, strict=True)) | shown
+        return jnp.stack([shown[k] for k in range(series.columns)])
+
+    return mean

@@ -1,0 +1,95 @@
+"""The evidence lower bound, estimated from windows."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from nmax._guide import Guide
+from nmax.data import Series, Window, Windows
+from nmax.models import log_prob_of_rows
+
+
+class Elbo(eqx.Module):
+    """Parts of the evidence lower bound of the whole series, in nats. Higher is better.
+
+    Attributes:
+        theta: log p(θ) − log q(θ).
+        dynamics: log p(x | θ), scaled up from the window.
+        data: log p(y | x, θ), scaled up, that of y_0 included.
+        entropy: −log q(x | θ), scaled up.
+    """
+
+    theta: Float[Array, "..."]
+    dynamics: Float[Array, "..."]
+    data: Float[Array, "..."]
+    entropy: Float[Array, "..."]
+
+    @property
+    def total(self) -> Float[Array, "..."]:
+        """The bound itself."""
+        return self.theta + self.dynamics + self.data + self.entropy
+
+
+def window_elbo(
+    guide: Guide,
+    series: Series,
+    windows: Windows,
+    window: Window,
+    theta_noise: Float[Array, " param"],
+    z: Float[Array, "noise drawn"],
+) -> Elbo:
+    r"""One draw's log-ratio, estimated from one window $B$ drawn with probability $|B|/T$:
+
+    $$\log\frac{p(\theta)}{q(\theta)} + \log p(y_0 \mid x_0, \theta) + \frac{T}{|B|} \sum_{i \in B}
+    \{\log p(x_i \mid x_{i-1}, \theta) + \log p(y_i \mid x_i, \theta) - \lambda_i\}.$$
+
+    Args:
+        guide: q.
+        series: the data.
+        windows: the partition the window belongs to.
+        window: which window. Where it has fewer than `windows.width` steps, the rest count for nothing.
+        theta_noise: base noise of θ.
+        z: noise for the `windows.width` + 1 steps from one before the window on, and the guide's reach around them.
+    """  # noqa: D205
+    model, prior = guide.model, guide.model.parameters
+    flat, log_q_theta = guide.theta(theta_noise)
+    theta = prior.constrain(flat)
+    x, log_q = guide.path(theta, theta_noise, z, series, window.start - 1)
+
+    counted = jnp.arange(windows.width) < window.size
+    row = jnp.clip(window.start + jnp.arange(windows.width), 0, series.length)
+    y, observed, inputs = series.values[row], series.observed[row], series.inputs[row]
+    dynamics = log_prob_of_rows(model.transition_log_prob, x[:-1], x[1:], inputs, theta=theta)
+    data = log_prob_of_rows(model.observation_log_prob, x[1:], y, observed, inputs, theta=theta)
+    first = log_prob_of_rows(
+        model.observation_log_prob,
+        guide.start(theta, series)[None],
+        series.values[:1],
+        series.observed[:1],
+        series.inputs[:1],
+        theta=theta,
+    )[0]
+
+    def whole(parts):
+        return jnp.sum(jnp.where(counted, parts, 0.0)) * (windows.length / window.size)
+
+    return Elbo(
+        theta=prior.log_prob(flat) - log_q_theta,
+        dynamics=whole(dynamics),
+        data=whole(data) + first,
+        entropy=-whole(log_q[1:]),
+    )
+
+
+def draw_elbo(guide: Guide, series: Series, windows: Windows, count: int, *, key: PRNGKeyArray) -> Elbo:
+    """Estimates from `count` windows, each with its own draw of θ and x; their mean is unbiased for the ELBO."""
+    window_key, theta_key, path_key = jr.split(key, 3)
+    drawn = windows.draw(window_key, count)
+    left, right = guide.reach
+    theta_noise = jr.normal(theta_key, (count, guide.theta_flow.size))
+    z = jr.normal(path_key, (count, windows.width + 1 + left + right, len(guide.drawn)))
+    return jax.vmap(lambda window, e, z: window_elbo(guide, series, windows, window, e, z))(drawn, theta_noise, z)

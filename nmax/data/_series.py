@@ -1,0 +1,146 @@
+"""`Series`: what was observed, when, and where nothing was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Series(eqx.Module):
+    """Observations $y_0, ..., y_T$, row $i$ belonging to state $x_i$, and the inputs beside them.
+
+    Attributes:
+        values: the observations; where one is missing, the straight line between its neighbours in the column, or the
+            nearest of them beyond the first and last, so that no NaN enters a derivative.
+        observed: which entries are real.
+        next_observed: index of the next real entry of the column at or after this row; T + 1 where none follows.
+        inputs: exogenous inputs, row $i$ for the step that produces $x_i$; no columns where there are none.
+        centre: mean of each column over its real entries.
+        scale: standard deviation of each column over its real entries, 1 for a constant column.
+        input_centre: mean of each input.
+        input_scale: standard deviation of each input, 1 for a constant one.
+        complete: whether nothing at all is missing.
+        partial: whether some row misses some of its columns but not all of them.
+        typical_gap: mean number of steps between rows with an observation.
+    """
+
+    values: Float[Array, "rows obs"]
+    observed: Bool[Array, "rows obs"]
+    next_observed: Int[Array, "rows obs"]
+    inputs: Float[Array, "rows inputs"]
+    centre: Float[Array, " obs"]
+    scale: Float[Array, " obs"]
+    input_centre: Float[Array, " inputs"]
+    input_scale: Float[Array, " inputs"]
+    complete: bool = eqx.field(static=True)
+    partial: bool = eqx.field(static=True)
+    typical_gap: float = eqx.field(static=True)
+
+    @property
+    def length(self) -> int:
+        """T: the number of steps, one less than the number of rows."""
+        return self.values.shape[0] - 1
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of y."""
+        return self.values.shape[1]
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether the model's functions take a third argument."""
+        return self.inputs.shape[1] > 0
+
+
+def make_series(y: Any, inputs: Any = None) -> Series:
+    """Check a user's arrays and turn them into a `Series`.
+
+    Args:
+        y: observations, shape (T + 1, d_y) or (T + 1,), NaN where nothing was observed.
+        inputs: exogenous inputs, shape (T + 1, k) or (T + 1,), complete.
+    """
+    y = _floats("y", y)
+    if np.isinf(y).any():
+        raise ValueError(
+            f"`y` must be finite, or NaN where nothing was observed; got {int(np.isinf(y).sum())} infinite entries. "
+            "Replace them by NaN."
+        )
+    observed = ~np.isnan(y)
+    if not observed.any():
+        raise ValueError("`y` must hold at least one observation; got only NaN.")
+    rows = len(y)
+    inputs = _inputs(inputs, rows)
+
+    following = np.where(observed, np.arange(rows)[:, None], rows)
+    following = np.minimum.accumulate(following[::-1])[::-1]
+    values = np.stack([_interpolated(*column) for column in zip(y.T, observed.T, strict=True)], axis=1)
+    centre, scale = _moments(y, observed)
+    input_centre, input_scale = _moments(inputs, np.ones(inputs.shape, bool))
+    return Series(
+        values=jnp.asarray(values, jnp.float32),
+        observed=jnp.asarray(observed),
+        next_observed=jnp.asarray(following, jnp.int32),
+        inputs=jnp.asarray(inputs, jnp.float32),
+        centre=jnp.asarray(centre, jnp.float32),
+        scale=jnp.asarray(scale, jnp.float32),
+        input_centre=jnp.asarray(input_centre, jnp.float32),
+        input_scale=jnp.asarray(input_scale, jnp.float32),
+        complete=bool(observed.all()),
+        partial=bool((observed.any(axis=1) & ~observed.all(axis=1)).any()),
+        typical_gap=float(rows / max(int(observed.any(axis=1).sum()), 1)),
+    )
+
+
+def _interpolated(column: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    if observed.all():
+        return column
+    if not observed.any():
+        return np.full(len(column), 0.5)  # lies in the support of most distributions
+    (known,) = observed.nonzero()
+    return np.interp(np.arange(len(column)), known, column[known])
+
+
+def _moments(array: np.ndarray, real: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column over its real entries; 1 in place of a zero deviation."""
+    count = np.maximum(real.sum(axis=0), 1)
+    mean = np.where(real, array, 0.0).sum(axis=0, dtype=float) / count
+    variance = np.where(real, (array - mean) ** 2, 0.0).sum(axis=0, dtype=float) / count
+    return mean, np.where(variance > 0, np.sqrt(variance), 1.0)
+
+
+def _floats(name: str, array: Any) -> np.ndarray:
+    array = np.asarray(array)
+    if not np.issubdtype(array.dtype, np.floating):
+        raise ValueError(
+            f"`{name}` must hold floating point numbers, so that NaN can mark what is missing; got dtype {array.dtype}. "
+            f"Pass `{name}.astype(float)`."
+        )
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"`{name}` must have shape (T + 1, columns) or (T + 1,); got {array.ndim} dimensions, shape {array.shape}."
+        )
+    if array.size == 0:
+        raise ValueError(f"`{name}` must not be empty; got shape {array.shape}.")
+    if len(array) < 2:
+        raise ValueError(f"`{name}` must have at least two rows, y_0 and y_1; got {len(array)}.")
+    return array
+
+
+def _inputs(inputs: Any, rows: int) -> np.ndarray:
+    if inputs is None:
+        return np.zeros((rows, 0))
+    inputs = _floats("inputs", inputs)
+    if len(inputs) != rows:
+        raise ValueError(
+            f"`inputs` must have one row for each of the {rows} rows of `y`; got {len(inputs)}. "
+            "Row i is used for the step that produces x_i, so row 0 enters the first observation only."
+        )
+    if not np.isfinite(inputs).all():
+        raise ValueError("`inputs` must be finite at every step; fill the gaps first.")
+    return inputs

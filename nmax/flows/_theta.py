@@ -1,0 +1,93 @@
+"""q(θ): a masked inverse autoregressive flow with an affine head."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from flowjax.bijections import AbstractBijection
+from flowjax.distributions import StandardNormal
+from flowjax.flows import masked_autoregressive_flow
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class AffineHead(eqx.Module):
+    r"""$\vartheta = m + D\,(I + N)\,e$, with $D$ diagonal and $N$ strictly lower triangular: any Gaussian.
+
+    $N$ has no unit, so that one learning rate suits parameters of any scale.
+    """
+
+    loc: Float[Array, " param"]
+    log_scale: Float[Array, " param"]
+    lower: Float[Array, "param param"]
+
+    def matrix(self) -> Float[Array, "param param"]:
+        """The lower triangular $D (I + N)$."""
+        unit = jnp.eye(len(self.loc)) + jnp.tril(self.lower, -1)
+        return jnp.exp(self.log_scale)[:, None] * unit
+
+
+class ThetaFlow(eqx.Module):
+    """Base noise $e$ to unconstrained parameters: masked IAF, then the affine head. It starts as the head alone."""
+
+    autoregressive: AbstractBijection | None
+    head: AffineHead
+
+    def __init__(
+        self,
+        loc: Float[Array, " param"],
+        scale: Float[Array, " param"],
+        *,
+        layers: int = 5,
+        width: int = 10,
+        depth: int = 3,
+        key: PRNGKeyArray,
+    ):
+        """Start at independent normals with means `loc` and standard deviations `scale`."""
+        size = len(loc)
+        self.head = AffineHead(loc, jnp.log(scale), jnp.zeros((size, size)))
+        # with one parameter an affine autoregressive flow is affine, and the head is that already
+        self.autoregressive = None if size == 1 or layers == 0 else _identity_iaf(size, layers, width, depth, key)
+
+    @property
+    def size(self) -> int:
+        """The number of unconstrained parameters."""
+        return len(self.head.loc)
+
+    def __call__(self, noise: Float[Array, " param"]) -> tuple[Float[Array, " param"], Float[Array, ""]]:
+        """Return the unconstrained parameters and log q of them."""
+        base = -0.5 * jnp.sum(noise**2) - 0.5 * self.size * jnp.log(2 * jnp.pi)
+        log_det = jnp.sum(self.head.log_scale)
+        if self.autoregressive is not None:
+            noise, log_det_iaf = self.autoregressive.transform_and_log_det(noise)
+            log_det = log_det + log_det_iaf
+        return self.head.loc + self.head.matrix() @ noise, base - log_det
+
+    def noise(self, flat: Float[Array, " param"]) -> Float[Array, " param"]:
+        """The base noise of given unconstrained parameters: the inverse."""
+        noise = jax.scipy.linalg.solve_triangular(self.head.matrix(), flat - self.head.loc, lower=True)
+        if self.autoregressive is not None:
+            noise, _ = self.autoregressive.inverse_and_log_det(noise)
+        return noise
+
+
+def _identity_iaf(size: int, layers: int, width: int, depth: int, key: PRNGKeyArray) -> AbstractBijection:
+    """Flowjax's masked IAF with random permutations; last weights zero, so each affine layer starts at the identity."""
+    with jax.numpy_rank_promotion("allow"):  # flowjax promotes ranks while it builds its masks
+        flow = masked_autoregressive_flow(
+            key,
+            base_dist=StandardNormal((size,)),
+            flow_layers=layers,
+            nn_width=width,
+            nn_depth=depth,
+            nn_activation=jax.nn.elu,
+            invert=False,
+        ).bijection
+
+    def last_layer(bijection):
+        return bijection.bijection.bijections[0].masked_autoregressive_mlp.layers[-1]
+
+    def zeros(layer):
+        return jax.tree.map(lambda leaf: jnp.zeros_like(leaf) if eqx.is_inexact_array(leaf) else leaf, layer)
+
+    return eqx.tree_at(last_layer, flow, replace_fn=zeros)
