@@ -1,0 +1,27 @@
+"""nmax: Bayesian inference in state space models and stochastic differential equations, for long series.
+
+Write a model with NumPyro distributions, hand over a series with gaps, get the joint posterior of the parameters and the
+latent path. The method is the neural moving average model of Ryder, Prangle, Golightly and Matthews (UAI 2021).
+"""
+
+from nmax import features as features
+from nmax import flows as flows
+from nmax import models as models
+from nmax import reference as reference
+from nmax._fit import fit as fit
+from nmax._guide import Guide as Guide
+from nmax._guide import MovingAverageGuide as MovingAverageGuide
+from nmax._objective import Elbo as Elbo
+from nmax._optimiser import Optimiser as Optimiser
+from nmax._posterior import Estimate as Estimate
+from nmax._posterior import Posterior as Posterior
+from nmax._summary import Summary as Summary
+from nmax._train import Converged as Converged
+from nmax._train import DivergedError as DivergedError
+from nmax._train import History as History
+from nmax.models import SDE as SDE
+from nmax.models import Simulation as Simulation
+from nmax.models import StateSpaceModel as StateSpaceModel
+from nmax.models import simulate as simulate
+
+__version__ = "0.1.0"

@@ -9,10 +9,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from nmax._check import check_positive, with_named_options
+from nmax._check import check_count, check_positive, with_named_options
 from nmax._guide import Guide
+
+
+class OptimiserState(eqx.Module):
+    """Moments of the gradients: of the networks, of the head of q(θ) in its own coordinates, of its mean in plain ones."""
+
+    networks: optax.OptState
+    head: optax.OptState
+    loc: optax.OptState
 
 
 @with_named_options
@@ -20,60 +28,100 @@ from nmax._guide import Guide
 class Optimiser:
     """Settings of the update rule. The defaults are what measured best; `Optimiser.paper()` is what the paper did.
 
+    The affine head of q(θ) moves in its own coordinates (`flows.AffineHead`). Only its mean, on the way from the prior to
+    the posterior, moves in plain ones until the learning rates begin to fall: far away, a standard deviation of q is too
+    small a step.
+
     Attributes:
         method: `"adam"` or `"adamax"`.
         rate: learning rate of the networks.
-        theta_rate: learning rate of the affine head of q(θ).
+        theta_rate: learning rate of the mean of q(θ), in unconstrained units, before the rates fall.
+        mean_rate: the same in standard deviations of q(θ), while they fall.
+        width_rate: learning rate of the covariance of q(θ), a relative one.
         b1: decay of the mean of the gradients.
         b2: decay of their squares (or, for AdaMax, of their maximum).
         clip: largest global L1 norm of a gradient; larger ones are scaled down. `None` for no limit.
         warmup: steps over which the rates rise from zero.
-        final: what the rates fall to at the end of the decay, as a share of the full ones. 1 for no decay.
+        level: share of a fixed number of steps before the rates fall. 1 for no fall.
+        final: what the rates fall to, as a share of the full ones.
         average: length of the average over iterates, as a share of the steps so far; 0 takes the last iterate.
     """
 
     method: str = "adam"
     rate: float = 5e-3
     theta_rate: float = 2e-2
+    mean_rate: float = 0.1
+    width_rate: float = 0.05
     b1: float = 0.9
     b2: float = 0.99
     clip: float | None = None
     warmup: int = 50
+    level: float = 1 / 3
     final: float = 0.01
     average: float = 0.1
 
     def __post_init__(self):
         if self.method not in ("adam", "adamax"):
             raise ValueError(f'`method` must be "adam" or "adamax"; got {self.method!r}.')
-        for name in ("rate", "theta_rate", "final"):
+        for name in ("rate", "theta_rate", "mean_rate", "width_rate", "final"):
             check_positive(name, getattr(self, name))
         if self.clip is not None:
             check_positive("clip", self.clip)
+        check_count("warmup", self.warmup, least=0)
+        for name in ("b1", "b2", "level", "average"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` must lie between 0 and 1; got {getattr(self, name)!r}.")
 
     @classmethod
-    def paper(cls, rate: float = 1e-3, clip: float = 1e4) -> Optimiser:
-        """AdaMax with β1 = 0.95 and clipping by the global L1 norm, one constant rate, no averaging (supplement F)."""
+    def paper(cls, rate: float = 1e-3, clip: float = 1e6) -> Optimiser:
+        """AdaMax with β1 = 0.95, clipping by the global L1 norm, one constant rate, no averaging (supplement F)."""
         return cls(
-            method="adamax", rate=rate, theta_rate=rate, b1=0.95, b2=0.999, clip=clip, warmup=0, final=1.0, average=0.0
+            method="adamax",
+            rate=rate,
+            theta_rate=rate,
+            mean_rate=rate,
+            width_rate=rate,
+            b1=0.95,
+            b2=0.999,
+            clip=clip,
+            warmup=0,
+            level=1.0,
+            final=1.0,
+            average=0.0,
         )
 
-    def transformation(self, params: Any) -> optax.GradientTransformation:
-        """The update rule at full learning rates, for trainable leaves shaped like `params`."""
-        rule = optax.scale_by_adam if self.method == "adam" else optax.scale_by_adamax
-        one = rule(b1=self.b1, b2=self.b2)
-        groups = {
-            "networks": optax.chain(one, optax.scale(-self.rate)),
-            "head": optax.chain(one, optax.scale(-self.theta_rate)),
-        }
-        by_group = optax.multi_transform(groups, _groups(params))
-        return by_group if self.clip is None else optax.chain(clip_by_global_l1_norm(self.clip), by_group)
+    def init(self, params: Guide) -> OptimiserState:
+        """The state before the first step."""
+        head = params.theta_flow.head
+        return OptimiserState(
+            self._rule.init(_without_head(params)), self._rule.init(head), self._rule.init(head.loc)
+        )
+
+    def update(
+        self, gradient: Guide, state: OptimiserState, params: Guide, *, falling: Bool[Array, ""]
+    ) -> tuple[Guide, OptimiserState]:
+        """The change of the trainable leaves at full learning rates; `falling` says whether the rates have begun to fall."""
+        if self.clip is not None:
+            gradient = clip_by_global_l1_norm(gradient, self.clip)
+        head, plain = params.theta_flow.head, gradient.theta_flow.head
+        networks, networks_state = self._rule.update(_without_head(gradient), state.networks)
+        own, head_state = self._rule.update(head.whitened(plain), state.head)
+        loc, loc_state = self._rule.update(plain.loc, state.loc)
+
+        step = head.moved(
+            dataclasses.replace(own, loc=-self.mean_rate * own.loc, matrix=-self.width_rate * own.matrix)
+        )
+        step = dataclasses.replace(step, loc=jnp.where(falling, step.loc, -self.theta_rate * loc))
+        networks = jax.tree.map(lambda u: -self.rate * u, networks)
+        change = eqx.tree_at(lambda g: g.theta_flow.head, networks, step, is_leaf=lambda leaf: leaf is None)
+        return change, OptimiserState(networks_state, head_state, loc_state)
 
     def multiplier(
-        self, count: Int[Array, ""], decay_start: Int[Array, ""], decay_steps: Int[Array, ""]
+        self, count: Int[Array, ""], fall_start: Int[Array, ""], fall_steps: Int[Array, ""]
     ) -> Float[Array, ""]:
         """What the rates are multiplied by: a linear rise, a level, a half cosine down to `final`."""
         rise = jnp.minimum(1.0, (count + 1) / max(self.warmup, 1))
-        done = jnp.clip((count - decay_start) / jnp.maximum(decay_steps, 1), 0.0, 1.0)
+        done = jnp.clip((count - fall_start) / jnp.maximum(fall_steps, 1), 0.0, 1.0)
         return rise * (self.final + (1.0 - self.final) * 0.5 * (1.0 + jnp.cos(jnp.pi * done)))
 
     def averaged(self, average: Any, params: Any, count: Int[Array, ""]) -> Any:
@@ -83,20 +131,18 @@ class Optimiser:
         keep = count / (count + 1.0 / self.average)
         return jax.tree.map(lambda a, b: keep * a + (1.0 - keep) * b, average, params)
 
+    @property
+    def _rule(self) -> optax.GradientTransformation:
+        rule = optax.scale_by_adam if self.method == "adam" else optax.scale_by_adamax
+        return rule(b1=self.b1, b2=self.b2)
 
-def clip_by_global_l1_norm(limit: float) -> optax.GradientTransformation:
+
+def clip_by_global_l1_norm(gradient: Any, limit: float) -> Any:
     """Scale a gradient down so that the sum of the absolute values of all its entries is at most `limit`."""
-
-    def update(updates, state, params=None):
-        del params
-        norm = sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(updates))
-        factor = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
-        return jax.tree.map(lambda leaf: leaf * factor, updates), state
-
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+    norm = sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(gradient))
+    factor = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
+    return jax.tree.map(lambda leaf: leaf * factor, gradient)
 
 
-def _groups(params: Guide) -> Any:
-    """Names the group of each leaf: the affine head of q(θ), or the networks."""
-    labels = jax.tree.map(lambda _: "networks", params)
-    return eqx.tree_at(lambda g: g.theta_flow.head, labels, replace_fn=lambda h: jax.tree.map(lambda _: "head", h))
+def _without_head(guide: Guide) -> Guide:
+    return eqx.tree_at(lambda g: g.theta_flow.head, guide, None)

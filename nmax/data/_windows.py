@@ -40,16 +40,25 @@ class Windows:
         size = jnp.minimum(self.width, self.length - number * self.width)
         return Window(1 + number * self.width, size)
 
-    def draw(self, key: PRNGKeyArray, count: int) -> Window:
-        r"""Draw `count` windows, each with probability $|B| / T$, spread over the series.
+    def spread(self, shift: Int[Array, ""], count: int) -> Window:
+        r"""`count` windows spread over the series: those that hold the steps $1 + (s + \lfloor kT/n \rfloor) \bmod T$.
 
-        A uniformly drawn step picks the window it lies in, which gives a window its right probability whatever its
-        size. The steps are stratified: one from each of `count` stretches of the series, the whole turned by a random
-        shift, so each step is still exactly uniform on 1..T while a draw covers all parts of the series.
+        A step picks the window it lies in, which gives a window probability $|B| / T$ whatever its size, exactly, if the
+        shift $s$ is uniform on 0..T−1.
         """
-        shift_key, within_key = jr.split(key)
-        bounds = np.arange(count + 1, dtype=np.int64) * self.length // count
-        low, high = bounds[:-1].astype(np.int32), np.maximum(bounds[1:], bounds[:-1] + 1).astype(np.int32)
-        step = jr.randint(within_key, (count,), low, high) + jr.randint(shift_key, (), 0, self.length)
-        step = jnp.where(step >= self.length, step - self.length, step)
-        return self.at(step // self.width)
+        offset = (np.arange(count, dtype=np.int64) * self.length // count).astype(np.int32)
+        return self.at(self._turned(shift + offset) // self.width)
+
+    def shift(self, key: PRNGKeyArray, turn: Int[Array, ""]) -> Int[Array, ""]:
+        """A uniform shift which, for one key and successive turns, goes evenly over the series.
+
+        It starts uniformly and moves on by the golden ratio of the whole: as in an epoch without replacement, what one
+        step's windows miss the next ones see, and the noise from the choice of windows averages out faster than that of
+        independent choices.
+        """
+        golden = (turn.astype(jnp.uint32) * jnp.uint32(2_654_435_769)) >> 8  # 2^32 / golden ratio; 24 bits are left
+        moved = (golden.astype(jnp.float32) * (self.length / 2**24)).astype(jnp.int32)
+        return self._turned(jnp.minimum(moved, self.length - 1) + jr.randint(key, (), 0, self.length))
+
+    def _turned(self, step: Int[Array, "..."]) -> Int[Array, "..."]:
+        return jnp.where(step >= self.length, step - self.length, step)

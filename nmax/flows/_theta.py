@@ -12,19 +12,23 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 class AffineHead(eqx.Module):
-    r"""$\vartheta = m + D\,(I + N)\,e$, with $D$ diagonal and $N$ strictly lower triangular: any Gaussian.
+    r"""$\vartheta = m + L u$, with $L$ lower triangular and positive on its diagonal: any Gaussian.
 
-    $N$ has no unit, so that one learning rate suits parameters of any scale.
+    Its own coordinates are $(c, M)$ in $m + Lc$ and $L(I + M)$: a step of $c$ is one in standard deviations of q, a step of
+    $M$ a relative one, so the same learning rates suit parameters of any scale and correlation, and series of any length.
     """
 
     loc: Float[Array, " param"]
-    log_scale: Float[Array, " param"]
-    lower: Float[Array, "param param"]
+    matrix: Float[Array, "param param"]
 
-    def matrix(self) -> Float[Array, "param param"]:
-        """The lower triangular $D (I + N)$."""
-        unit = jnp.eye(len(self.loc)) + jnp.tril(self.lower, -1)
-        return jnp.exp(self.log_scale)[:, None] * unit
+    def whitened(self, gradient: AffineHead) -> AffineHead:
+        """A gradient with respect to $(m, L)$ as one with respect to $(c, M)$."""
+        return AffineHead(self.matrix.T @ gradient.loc, jnp.tril(self.matrix.T @ jnp.tril(gradient.matrix)))
+
+    def moved(self, step: AffineHead) -> AffineHead:
+        """The change of $(m, L)$ for a step of $(c, M)$; the diagonal goes by its exponential and stays positive."""
+        unit = jnp.tril(step.matrix, -1) + jnp.diag(jnp.expm1(jnp.diagonal(step.matrix)))
+        return AffineHead(self.matrix @ step.loc, self.matrix @ unit)
 
 
 class ThetaFlow(eqx.Module):
@@ -45,7 +49,7 @@ class ThetaFlow(eqx.Module):
     ):
         """Start at independent normals with means `loc` and standard deviations `scale`."""
         size = len(loc)
-        self.head = AffineHead(loc, jnp.log(scale), jnp.zeros((size, size)))
+        self.head = AffineHead(loc, jnp.diag(scale))
         # with one parameter an affine autoregressive flow is affine, and the head is that already
         self.autoregressive = None if size == 1 or layers == 0 else _identity_iaf(size, layers, width, depth, key)
 
@@ -57,15 +61,15 @@ class ThetaFlow(eqx.Module):
     def __call__(self, noise: Float[Array, " param"]) -> tuple[Float[Array, " param"], Float[Array, ""]]:
         """Return the unconstrained parameters and log q of them."""
         base = -0.5 * jnp.sum(noise**2) - 0.5 * self.size * jnp.log(2 * jnp.pi)
-        log_det = jnp.sum(self.head.log_scale)
+        log_det = jnp.sum(jnp.log(jnp.diagonal(self.head.matrix)))
         if self.autoregressive is not None:
             noise, log_det_iaf = self.autoregressive.transform_and_log_det(noise)
             log_det = log_det + log_det_iaf
-        return self.head.loc + self.head.matrix() @ noise, base - log_det
+        return self.head.loc + self.head.matrix @ noise, base - log_det
 
     def noise(self, flat: Float[Array, " param"]) -> Float[Array, " param"]:
         """The base noise of given unconstrained parameters: the inverse."""
-        noise = jax.scipy.linalg.solve_triangular(self.head.matrix(), flat - self.head.loc, lower=True)
+        noise = jax.scipy.linalg.solve_triangular(self.head.matrix, flat - self.head.loc, lower=True)
         if self.autoregressive is not None:
             noise, _ = self.autoregressive.inverse_and_log_det(noise)
         return noise

@@ -1,0 +1,37 @@
+# Everything runs in .venv, which `make env` sets up from the locked versions in requirements.lock.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: env demo test quick lint lock benchmark clean
+
+env: .venv/ready
+
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "nmax needs Python 3.11 or newer; pass PYTHON=python3.11, say"'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: env
+	$(BIN)/python examples/ar1.py
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+quick: lint
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+benchmark: env
+	$(BIN)/python benchmarks/step_time.py
+
+lock: env
+	$(BIN)/python -m pip freeze --exclude-editable --exclude pip > requirements.lock
+
+clean:
+	rm -rf .venv out .pytest_cache .ruff_cache

@@ -1,0 +1,167 @@
+"""`Posterior`: draws of θ and of stretches of the path, the ELBO, a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from nmax._check import check_count, check_key
+from nmax._guide import Guide
+from nmax._noise import noise
+from nmax._objective import draw_elbo
+from nmax._summary import Summary, summarise
+from nmax._train import Outcome
+from nmax.data import Series, Windows
+from nmax.models import AbstractModel
+
+PIECE = 512  # paths are made in pieces that begin at multiples of this, whatever stretch was asked for
+BATCH = 500  # windows in one evaluation of the ELBO
+
+
+class Estimate(NamedTuple):
+    """A Monte Carlo estimate in nats of the whole series."""
+
+    mean: float
+    standard_error: float
+
+
+class Posterior:
+    """The joint posterior of θ and x, as far as the guide describes it.
+
+    Attributes:
+        model: the model.
+        series: the data.
+        guide: q(θ, x) after training, with averaged weights.
+        windows: the partition it was trained on.
+        history: the parts of the ELBO at every step of training.
+        reason: why training ended.
+        converged: whether it ended because the ELBO stood still.
+        steps: steps done.
+        skipped: steps left out because their gradient was not finite.
+        seconds: wall clock of the fit, compilation included.
+    """
+
+    def __init__(self, model: AbstractModel, series: Series, windows: Windows, outcome: Outcome, seconds: float):
+        self.model, self.series, self.windows = model, series, windows
+        self.guide, self.history = outcome.guide, outcome.history
+        self.reason, self.converged = outcome.reason, outcome.converged
+        self.steps, self.skipped = int(outcome.state.count), int(outcome.state.skipped)
+        self.seconds = seconds
+
+    def theta(self, draws: int, *, key: PRNGKeyArray) -> dict[str, np.ndarray]:
+        """Draws of the parameters on the user's own scale, name -> array with the draws along the first axis.
+
+        With the same key, `theta` and `path` are joint draws.
+        """
+        keys = _draw_keys(key, draws)
+        theta = _theta(self.guide, keys)
+        return {name: np.asarray(theta[name]) for name in self.model.parameters.distributions}  # jit sorts the names
+
+    def path(
+        self, draws: int, *, start: int = 0, stop: int | None = None, key: PRNGKeyArray
+    ) -> Float[np.ndarray, "draw time state"]:
+        """Draws of the states with indices `start, ..., stop - 1` out of 0..T, at a cost of O(stop − start).
+
+        The same key gives the same path however it is cut up.
+        """
+        stop = self.series.length + 1 if stop is None else stop
+        if not 0 <= start < stop <= self.series.length + 1:
+            raise ValueError(
+                f"`start` and `stop` must satisfy 0 <= start < stop <= {self.series.length + 1}, the number of rows of y; "
+                f"got start={start}, stop={stop}."
+            )
+        keys = _draw_keys(key, draws)
+        out = np.empty((len(keys), stop - start, self.model.state_size), np.float32)
+        for piece in range(start // PIECE, (stop - 1) // PIECE + 1):
+            low, high = max(start, piece * PIECE), min(stop, (piece + 1) * PIECE)
+            x = np.asarray(_piece(self.guide, self.series, jnp.int32(piece * PIECE), keys))
+            out[:, low - start : high - start] = x[:, low - piece * PIECE : high - piece * PIECE]
+        return out
+
+    def path_in_chunks(
+        self, draws: int, *, chunk: int = 16 * PIECE, key: PRNGKeyArray
+    ) -> Iterator[tuple[int, Float[np.ndarray, "draw time state"]]]:
+        """The whole path as (first index, stretch) pairs: the same path as `path`, a chunk in memory at a time."""
+        check_count("chunk", chunk)
+        for start in range(0, self.series.length + 1, chunk):
+            yield start, self.path(draws, start=start, stop=min(start + chunk, self.series.length + 1), key=key)
+
+    def elbo(self, *, draws: int = 10_000, key: PRNGKeyArray) -> Estimate:
+        """The evidence lower bound of the whole series in nats, with its standard error. Higher is better.
+
+        Args:
+            draws: windows to draw, rounded up to whole batches; each has its own θ and path, four times mirrored.
+            key: random key.
+        """
+        batches = max(4, -(-check_count("draws", draws) // BATCH))
+        keys = jr.split(check_key(key), batches)
+        means = np.array([float(_mean_elbo(self.guide, self.series, self.windows, k)) for k in keys], np.float64)
+        return Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(batches)))
+
+    def log_prob(self, theta: Mapping[str, Any]) -> float:
+        """Log density of q at parameters given by name, on the user's own scale."""
+        prior = self.model.parameters
+        flat = prior.unconstrain(theta)
+        _, log_q = self.guide.theta(self.guide.theta_flow.noise(flat))
+        return float(log_q - prior.log_jacobian(flat))
+
+    def summary(self, draws: int = 4_000, *, key: PRNGKeyArray | None = None) -> Summary:
+        """A table of the parameters' posterior and the ELBO, which prints itself. Its key is fixed unless given."""
+        theta_key, elbo_key = jr.split(jr.key(0) if key is None else check_key(key))
+        elbo = self.elbo(key=elbo_key)
+        return summarise(
+            self.theta(draws, key=theta_key),
+            elbo=elbo.mean,
+            elbo_standard_error=elbo.standard_error,
+            length=self.series.length,
+            steps=self.steps,
+            seconds=self.seconds,
+            reason=self.reason,
+            skipped=self.skipped,
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.model.parameters.distributions)
+        return f"Posterior(parameters: {names}; T = {self.series.length}; {self.steps} steps; {self.reason})"
+
+
+def _draw_keys(key: PRNGKeyArray, draws: int) -> PRNGKeyArray:
+    """One key a draw; the first n draws are the same however many are asked for."""
+    key = check_key(key)
+    return jax.vmap(lambda n: jr.fold_in(key, n))(jnp.arange(check_count("draws", draws)))
+
+
+def _theta_noise(guide: Guide, key: PRNGKeyArray) -> Float[Array, " param"]:
+    return jr.normal(jr.fold_in(key, 0), (guide.theta_flow.size,))
+
+
+@eqx.filter_jit
+def _theta(guide: Guide, keys: PRNGKeyArray) -> dict[str, Array]:
+    return jax.vmap(lambda key: guide.model.parameters.constrain(guide.theta(_theta_noise(guide, key))[0]))(keys)
+
+
+@eqx.filter_jit
+def _piece(guide: Guide, series: Series, start: Array, keys: PRNGKeyArray) -> Float[Array, "draw time state"]:
+    left, right = guide.reach
+
+    def one(key):
+        e = _theta_noise(guide, key)
+        theta = guide.model.parameters.constrain(guide.theta(e)[0])
+        z = noise(jr.fold_in(key, 1), start - left, PIECE + left + right, len(guide.drawn))
+        return guide.path(theta, e, z, series, start)[0]
+
+    return jax.vmap(one)(keys)
+
+
+@eqx.filter_jit
+def _mean_elbo(guide: Guide, series: Series, windows: Windows, key: PRNGKeyArray) -> Float[Array, ""]:
+    shift_key, draw_key = jr.split(key)
+    shift = jr.randint(shift_key, (), 0, windows.length)
+    return jnp.mean(draw_elbo(guide, series, windows, BATCH, shift=shift, key=draw_key).total)

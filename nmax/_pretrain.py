@@ -1,0 +1,86 @@
+"""Pre-training of x towards a first guess from the data (supplements E and F)."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from nmax._first_guess import first_guess
+from nmax._guide import Guide
+from nmax.data import Series, Window, Windows
+
+RATE = 5e-3
+SPREAD = 0.3  # of q around the guess, in units of the guess's own spread; without one, q would shrink to a point
+
+
+def pretrain(guide: Guide, series: Series, windows: Windows, draws: int, steps: int, *, key: PRNGKeyArray) -> Guide:
+    r"""Move q(x | θ) near the first guess $\hat x$.
+
+    Minimises $E_q[\log q(x \mid \theta) - \log N(x; \hat x, s^2)]$ window by window. The paper minimises
+    $E_q|x - \hat x|$, which would also take the width of q to zero. q(θ) stays as it is: it is built at the centre of the
+    prior, where the paper's pre-training of θ would take it.
+    """
+    if steps == 0:
+        return guide
+    trainable = eqx.tree_at(lambda g: g.theta_flow, jax.tree.map(eqx.is_inexact_array, guide), False)
+    params, frozen = eqx.partition(guide, trainable)
+    rule = optax.adam(optax.cosine_decay_schedule(RATE, steps, 0.1))
+    theta = guide.model.parameters.constrain(guide.theta_flow.head.loc)  # where q(θ) starts
+    spread = _spread(guide, series, theta)
+
+    @eqx.filter_jit
+    def run(params, series, key):
+        def loss(params, key):
+            window_key, theta_key, path_key = jr.split(key, 3)
+            q = eqx.combine(params, frozen)
+            left, right = q.reach
+            drawn = windows.spread(jr.randint(window_key, (), 0, windows.length), draws)
+            e = jr.normal(theta_key, (draws, q.theta_flow.size))
+            z = jr.normal(path_key, (draws, windows.width + left + right, len(q.drawn)))
+            far = jax.vmap(lambda w, e, z: _distance(q, series, windows, w, e, z, theta, spread))(drawn, e, z)
+            return jnp.mean(far)
+
+        def body(carry, step_key):
+            params, opt_state = carry
+            gradient = jax.grad(loss)(params, step_key)
+            finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]))
+            gradient = jax.tree.map(lambda g: jnp.where(finite, g, 0.0), gradient)
+            update, opt_state = rule.update(gradient, opt_state)
+            return (optax.apply_updates(params, update), opt_state), None
+
+        (params, _), _ = jax.lax.scan(body, (params, rule.init(params)), jr.split(key, steps))
+        return params
+
+    return eqx.combine(run(params, series, key), frozen)
+
+
+def _distance(
+    guide: Guide, series: Series, windows: Windows, window: Window, e: Array, z: Array, start: dict, spread: Array
+) -> Float[Array, ""]:
+    """KL divergence, up to a constant and per step, from the window's path to a normal around the guess."""
+    flat, _ = guide.theta(e)
+    theta = guide.model.parameters.constrain(flat)
+    x, log_q = guide.path(theta, e, z, series, window.start)
+    index = window.start + jnp.arange(windows.width)
+    guess = _constrained(guide, first_guess(guide.model, series, start, index))
+    inside = index <= series.length
+    square = jnp.sum(((x - guess) / spread[None])[:, np.array(guide.drawn)] ** 2, axis=1)
+    off = jnp.where(inside, 0.5 * square + log_q, 0.0)
+    return jnp.sum(off) / windows.width
+
+
+def _constrained(guide: Guide, guess: Array) -> Array:
+    transforms = guide.model.state_transforms
+    return jnp.stack([transform(guess[:, k]) for k, transform in enumerate(transforms)], axis=1)
+
+
+def _spread(guide: Guide, series: Series, theta: dict) -> Float[Array, " state"]:
+    rows = jnp.asarray(np.unique(np.linspace(0, series.length, 1_000).astype(np.int32)))
+    guess = jax.jit(lambda s: _constrained(guide, first_guess(guide.model, s, theta, rows)))(series)
+    spread = jnp.std(guess, axis=0)
+    return SPREAD * jnp.where(spread > 1e-3, spread, 1.0)

@@ -1,0 +1,17 @@
+"""Switches of the test run: ranks and dtypes are never promoted in silence, shapes in signatures are checked."""
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+install_import_hook("nmax", "beartype.beartype").__enter__()  # for the whole run
+
+
+@pytest.fixture
+def key(request):
+    """A key of its own for each test; the seed is printed when a test fails."""
+    seed = sum(map(ord, request.node.nodeid)) % 100_000
+    print(f"seed {seed}")
+    return jax.random.key(seed)
