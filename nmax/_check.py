@@ -23,9 +23,7 @@ def check_key(key: Any) -> PRNGKeyArray:
     if isinstance(key, jax.Array) and key.dtype == jnp.uint32 and key.shape == (2,):
         return jax.random.wrap_key_data(key)
     shape = f" of shape {key.shape}" if isinstance(key, jax.Array) else ""
-    raise TypeError(
-        f"`key` must be one JAX random key; got {type(key).__name__}{shape}. Pass `key=jax.random.key(0)`, say."
-    )
+    raise TypeError(f"`key` must be one JAX random key; got {type(key).__name__}{shape}. Pass `key=jax.random.key(0)`, say.")
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> int:

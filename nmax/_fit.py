@@ -37,7 +37,7 @@ def fit(
     steps: int | None = None,
     until: Converged | None = None,
     optimiser: Optimiser | None = None,
-    pretrain: int = 300,
+    pretrain: int = 200,
     progress: bool = True,
 ) -> Posterior:
     """Fit the joint posterior of the parameters and the latent path by variational inference.
@@ -69,17 +69,17 @@ def fit(
     key = check_key(key)
     draws, pretrain = check_count("draws", draws), check_count("pretrain", pretrain, least=0)
     goal = _goal(steps, until)
-    guide = _instance("guide", guide, MovingAverageGuide)
-    optimiser = _instance("optimiser", optimiser, Optimiser)
+    settings: MovingAverageGuide = _instance("guide", guide, MovingAverageGuide)
+    rule: Optimiser = _instance("optimiser", optimiser, Optimiser)
     window = None if window is None else check_count("window", window)
     series = make_series(y, inputs)
     check_model(model, series)
     windows = Windows(series.length, _window(window, series.length))
 
     guide_key, pretrain_key, train_key = jr.split(key, 3)
-    q = guide.build(model, series, key=guide_key)
+    q = settings.build(model, series, key=guide_key)
     q = pretrain_guide(q, series, windows, draws, pretrain, key=pretrain_key)
-    state, training = init(q, optimiser, windows, draws, key=train_key)
+    state, training = init(q, rule, windows, draws, key=train_key)
     meter = make_meter(progress, goal if isinstance(goal, int) else None)
     outcome = train(state, series, training, goal, meter)
     return Posterior(model, series, windows, outcome, time.perf_counter() - begun)

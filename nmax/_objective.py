@@ -89,21 +89,27 @@ def window_elbo(
     )
 
 
+def mirrored_elbo(guide: Guide, series: Series, windows: Windows, window: Window, noise: Float[Array, " noise"]) -> Elbo:
+    r"""The mean of four estimates from one window, with noise $(\pm e, \pm z)$.
+
+    What is linear in $e$ or in $z$, most of the noise in the gradient once the guide is near the posterior, cancels; the
+    side information is encoded only once. `noise` holds $e$ and then $z$, as many as `noise_size` says.
+    """
+    size = guide.theta_flow.size
+    e, z = noise[:size], noise[size:].reshape(-1, len(guide.drawn))
+    four = jax.vmap(lambda a, b: window_elbo(guide, series, windows, window, a * e, b * z))(SIGNS_E, SIGNS_Z)
+    return jax.tree.map(jnp.mean, four)
+
+
+def noise_size(guide: Guide, windows: Windows) -> int:
+    """How many standard normal numbers a window takes."""
+    return guide.theta_flow.size + (windows.width + 1 + sum(guide.reach)) * len(guide.drawn)
+
+
 def draw_elbo(
     guide: Guide, series: Series, windows: Windows, count: int, *, shift: Int[Array, ""], key: PRNGKeyArray
 ) -> Elbo:
-    r"""Estimates from `count` windows, each with its own noise $(e, z)$; with a uniform `shift` their mean is unbiased.
-
-    Each window is seen four times, with $(\pm e, \pm z)$, and the mean taken. What is linear in $e$ or in $z$, most of the
-    noise in the gradient once the guide is near the posterior, cancels; the side information is encoded only once.
-    """
-    theta_key, path_key = jr.split(key)
-    left, right = guide.reach
-    theta_noise = jr.normal(theta_key, (count, guide.theta_flow.size))
-    z = jr.normal(path_key, (count, windows.width + 1 + left + right, len(guide.drawn)))
-
-    def mirrored(window, e, z):
-        four = jax.vmap(lambda a, b: window_elbo(guide, series, windows, window, a * e, b * z))(SIGNS_E, SIGNS_Z)
-        return jax.tree.map(jnp.mean, four)
-
-    return jax.vmap(mirrored)(windows.spread(shift, count), theta_noise, z)
+    """The mean of the estimates from `count` windows, each with its own draw; unbiased if `shift` is uniform."""
+    noise = jr.normal(key, (count, noise_size(guide, windows)))  # all at once: random numbers take long to compile
+    each = jax.vmap(lambda window, noise: mirrored_elbo(guide, series, windows, window, noise))
+    return jax.tree.map(jnp.mean, each(windows.spread(shift, count), noise))

@@ -93,9 +93,7 @@ class Optimiser:
     def init(self, params: Guide) -> OptimiserState:
         """The state before the first step."""
         head = params.theta_flow.head
-        return OptimiserState(
-            self._rule.init(_without_head(params)), self._rule.init(head), self._rule.init(head.loc)
-        )
+        return OptimiserState(self._rule.init(_without_head(params)), self._rule.init(head), self._rule.init(head.loc))
 
     def update(
         self, gradient: Guide, state: OptimiserState, params: Guide, *, falling: Bool[Array, ""]
@@ -108,17 +106,13 @@ class Optimiser:
         own, head_state = self._rule.update(head.whitened(plain), state.head)
         loc, loc_state = self._rule.update(plain.loc, state.loc)
 
-        step = head.moved(
-            dataclasses.replace(own, loc=-self.mean_rate * own.loc, matrix=-self.width_rate * own.matrix)
-        )
+        step = head.moved(dataclasses.replace(own, loc=-self.mean_rate * own.loc, matrix=-self.width_rate * own.matrix))
         step = dataclasses.replace(step, loc=jnp.where(falling, step.loc, -self.theta_rate * loc))
         networks = jax.tree.map(lambda u: -self.rate * u, networks)
         change = eqx.tree_at(lambda g: g.theta_flow.head, networks, step, is_leaf=lambda leaf: leaf is None)
         return change, OptimiserState(networks_state, head_state, loc_state)
 
-    def multiplier(
-        self, count: Int[Array, ""], fall_start: Int[Array, ""], fall_steps: Int[Array, ""]
-    ) -> Float[Array, ""]:
+    def multiplier(self, count: Int[Array, ""], fall_start: Int[Array, ""], fall_steps: Int[Array, ""]) -> Float[Array, ""]:
         """What the rates are multiplied by: a linear rise, a level, a half cosine down to `final`."""
         rise = jnp.minimum(1.0, (count + 1) / max(self.warmup, 1))
         done = jnp.clip((count - fall_start) / jnp.maximum(fall_steps, 1), 0.0, 1.0)
@@ -132,7 +126,7 @@ class Optimiser:
         return jax.tree.map(lambda a, b: keep * a + (1.0 - keep) * b, average, params)
 
     @property
-    def _rule(self) -> optax.GradientTransformation:
+    def _rule(self) -> Any:  # optax's types do not know modules
         rule = optax.scale_by_adam if self.method == "adam" else optax.scale_by_adamax
         return rule(b1=self.b1, b2=self.b2)
 

@@ -15,14 +15,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from nmax._check import check_count, check_key
 from nmax._guide import Guide
 from nmax._noise import noise
-from nmax._objective import draw_elbo
+from nmax._objective import mirrored_elbo, noise_size
 from nmax._summary import Summary, summarise
 from nmax._train import Outcome
 from nmax.data import Series, Windows
 from nmax.models import AbstractModel
 
 PIECE = 512  # paths are made in pieces that begin at multiples of this, whatever stretch was asked for
-BATCH = 500  # windows in one evaluation of the ELBO
+BATCH = 500  # windows evaluated at a time for the ELBO
+PASS = 20_000  # windows in one estimate of it at the most; a shorter series is passed over in full
 
 
 class Estimate(NamedTuple):
@@ -93,17 +94,18 @@ class Posterior:
         for start in range(0, self.series.length + 1, chunk):
             yield start, self.path(draws, start=start, stop=min(start + chunk, self.series.length + 1), key=key)
 
-    def elbo(self, *, draws: int = 10_000, key: PRNGKeyArray) -> Estimate:
+    def elbo(self, *, passes: int = 8, key: PRNGKeyArray) -> Estimate:
         """The evidence lower bound of the whole series in nats, with its standard error. Higher is better.
 
         Args:
-            draws: windows to draw, rounded up to whole batches; each has its own θ and path, four times mirrored.
+            passes: independent estimates to average. Each sees all windows of the series or, if there are more than
+                20,000, so many spread over it.
             key: random key.
         """
-        batches = max(4, -(-check_count("draws", draws) // BATCH))
-        keys = jr.split(check_key(key), batches)
-        means = np.array([float(_mean_elbo(self.guide, self.series, self.windows, k)) for k in keys], np.float64)
-        return Estimate(float(means.mean()), float(means.std(ddof=1) / np.sqrt(batches)))
+        keys = jr.split(check_key(key), check_count("passes", passes, least=2))
+        count = min(PASS, self.windows.count)
+        totals = np.array([float(_mean_elbo(self.guide, self.series, self.windows, count, k)) for k in keys], np.float64)
+        return Estimate(float(totals.mean()), float(totals.std(ddof=1) / np.sqrt(passes)))
 
     def log_prob(self, theta: Mapping[str, Any]) -> float:
         """Log density of q at parameters given by name, on the user's own scale."""
@@ -161,7 +163,12 @@ def _piece(guide: Guide, series: Series, start: Array, keys: PRNGKeyArray) -> Fl
 
 
 @eqx.filter_jit
-def _mean_elbo(guide: Guide, series: Series, windows: Windows, key: PRNGKeyArray) -> Float[Array, ""]:
+def _mean_elbo(guide: Guide, series: Series, windows: Windows, count: int, key: PRNGKeyArray) -> Float[Array, ""]:
     shift_key, draw_key = jr.split(key)
-    shift = jr.randint(shift_key, (), 0, windows.length)
-    return jnp.mean(draw_elbo(guide, series, windows, BATCH, shift=shift, key=draw_key).total)
+    chosen = windows.spread(jr.randint(shift_key, (), 0, windows.length), count)
+    elbo = jax.lax.map(
+        lambda each: mirrored_elbo(guide, series, windows, each[0], jr.normal(each[1], (noise_size(guide, windows),))).total,
+        (chosen, jr.split(draw_key, count)),
+        batch_size=min(BATCH, count),
+    )
+    return jnp.mean(elbo)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,7 +31,7 @@ def pretrain(guide: Guide, series: Series, windows: Windows, draws: int, steps: 
         return guide
     trainable = eqx.tree_at(lambda g: g.theta_flow, jax.tree.map(eqx.is_inexact_array, guide), False)
     params, frozen = eqx.partition(guide, trainable)
-    rule = optax.adam(optax.cosine_decay_schedule(RATE, steps, 0.1))
+    rule: Any = optax.adam(optax.cosine_decay_schedule(RATE, steps, 0.1))
     theta = guide.model.parameters.constrain(guide.theta_flow.head.loc)  # where q(θ) starts
     spread = _spread(guide, series, theta)
 
@@ -51,7 +53,7 @@ def pretrain(guide: Guide, series: Series, windows: Windows, draws: int, steps: 
             finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]))
             gradient = jax.tree.map(lambda g: jnp.where(finite, g, 0.0), gradient)
             update, opt_state = rule.update(gradient, opt_state)
-            return (optax.apply_updates(params, update), opt_state), None
+            return (eqx.apply_updates(params, update), opt_state), None
 
         (params, _), _ = jax.lax.scan(body, (params, rule.init(params)), jr.split(key, steps))
         return params

@@ -34,6 +34,7 @@ class State(eqx.Module):
         average: their running average, which the result uses.
         opt_state: of the optimiser.
         key: the key of step n is folded from this one and n.
+        first_shift: where in the series the windows of the first step lie.
         count: steps done.
         skipped: steps whose gradient was not finite, and which changed nothing.
         skipped_in_a_row: how many of them were the last ones.
@@ -45,6 +46,7 @@ class State(eqx.Module):
     average: Guide
     opt_state: OptimiserState
     key: PRNGKeyArray
+    first_shift: Int[Array, ""]
     count: Int[Array, ""]
     skipped: Int[Array, ""]
     skipped_in_a_row: Int[Array, ""]
@@ -76,33 +78,30 @@ class Training(eqx.Module):
         return eqx.combine(params, self.frozen)
 
 
-def init(
-    guide: Guide, optimiser: Optimiser, windows: Windows, draws: int, *, key: PRNGKeyArray
-) -> tuple[State, Training]:
+def init(guide: Guide, optimiser: Optimiser, windows: Windows, draws: int, *, key: PRNGKeyArray) -> tuple[State, Training]:
     """The state before the first step, and what stays the same."""
     params, frozen = eqx.partition(guide, eqx.is_inexact_array)
     params = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), params)  # a weakly typed leaf would compile `step` twice
     zero = jnp.zeros((), jnp.int32)
-    state = State(params, params, optimiser.init(params), key, zero, zero, zero, jnp.int32(NEVER), jnp.int32(1))
+    shift_key, key = jr.split(key)
+    shift = jr.randint(shift_key, (), 0, windows.length)
+    state = State(params, params, optimiser.init(params), key, shift, zero, zero, zero, jnp.int32(NEVER), jnp.int32(1))
     return state, Training(frozen, optimiser, windows, draws)
 
 
 def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]:
     """One gradient step. The same state always gives the same next state, and a non-finite gradient the same weights."""
     key = jr.fold_in(state.key, state.count)
-    shift = training.windows.shift(state.key, state.count)
+    shift = training.windows.shift(state.first_shift, state.count, training.draws)
 
     def loss(params):
         guide = training.guide(params)
         elbo = draw_elbo(guide, series, training.windows, training.draws, shift=shift, key=key)
-        elbo = jax.tree.map(jnp.mean, elbo)
         return -elbo.total, elbo
 
     (value, elbo), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
     optimiser = training.optimiser
-    change, opt_state = optimiser.update(
-        gradient, state.opt_state, state.params, falling=state.count >= state.fall_start
-    )
+    change, opt_state = optimiser.update(gradient, state.opt_state, state.params, falling=state.count >= state.fall_start)
     multiplier = optimiser.multiplier(state.count, state.fall_start, state.fall_steps)
     params = jax.tree.map(lambda p, u: p + multiplier * u, state.params, change)
     average = optimiser.averaged(state.average, params, state.count)
@@ -120,6 +119,7 @@ def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]
         keep(average, state.average),
         keep(opt_state, state.opt_state),
         state.key,
+        state.first_shift,
         state.count + 1,
         state.skipped + missed,
         missed * (state.skipped_in_a_row + 1),
@@ -159,39 +159,39 @@ class History(NamedTuple):
 @with_named_options
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Converged:
-    """Train until the ELBO stands still, then let the learning rates fall.
+    """Train until the ELBO hardly rises any more, then let the learning rates fall.
 
-    Every so many steps the last quarter of all steps is held against the quarter before it. When the ELBO's rise between
-    them is less than `errors` standard errors, the rates fall over `cooldown` times the steps done so far, and training
-    ends.
+    At full learning rates the weights jitter, and the ELBO's estimate at a step with them. Every so many steps the last
+    quarter of all steps is held against the quarter before it. When the ELBO's rise between them is small against its
+    spread from step to step, only smaller steps can gain more: the rates fall over `cooldown` times the steps done so far,
+    and training ends.
 
     Attributes:
         least: steps before the first such look.
-        most: steps in all, at which training ends whether or not the ELBO stands still.
-        errors: how many standard errors of the difference count as a rise.
+        most: steps in all, at which training ends whether or not the ELBO still rises.
+        rise: the rise that counts as none, in standard deviations of one step's estimate.
         cooldown: length of the fall in units of the steps before it.
     """
 
-    least: int = 1_000
+    least: int = 2_000
     most: int = 20_000
-    errors: float = 2.0
+    rise: float = 0.25
     cooldown: float = 2.0
 
     def __post_init__(self):
         check_count("least", self.least)
         check_count("most", self.most)
-        check_positive("errors", self.errors)
+        check_positive("rise", self.rise)
         check_positive("cooldown", self.cooldown)
 
     def still(self, elbo: Float[np.ndarray, " step"]) -> bool:
-        """Whether the ELBO has stopped rising."""
+        """Whether the ELBO hardly rises any more."""
         quarter = len(elbo) // 4
         before, after = elbo[-2 * quarter : -quarter], elbo[-quarter:]
         before, after = before[np.isfinite(before)], after[np.isfinite(after)]
         if len(elbo) < self.least or min(len(before), len(after)) < 2:
             return False
-        error = math.sqrt(before.var(ddof=1) / len(before) + after.var(ddof=1) / len(after))
-        return bool(after.mean() - before.mean() < self.errors * error)
+        return bool(after.mean() - before.mean() < self.rise * after.std(ddof=1))
 
 
 class Outcome(NamedTuple):
@@ -226,13 +226,11 @@ def train(state: State, series: Series, training: Training, until: int | Converg
         while (done := int(state.count)) < end:
             steps = min(CHUNK, end - done)
             state, record = advance(state, series, training, jnp.int32(steps))
-            records.append(jax.tree.map(lambda a, n=steps: np.asarray(a)[:n], record))
+            records.append(History(*(np.asarray(getattr(record, name))[:steps] for name in History._fields)))
             elbo = np.concatenate([r.total for r in records])
             meter.update(steps, _mean_of_finite(elbo[-CHUNK:]), "settle" if done >= int(state.fall_start) else "fit")
             if int(state.skipped_in_a_row) >= MOST_SKIPPED:
-                raise DivergedError(
-                    _diverged(state), _outcome(state, training, records, "diverged", False, begun)
-                )
+                raise DivergedError(_diverged(state), _outcome(state, training, records, "diverged", False, begun))
             if not cooling and isinstance(until, Converged):
                 done += steps
                 converged = until.still(elbo)
@@ -248,14 +246,14 @@ def train(state: State, series: Series, training: Training, until: int | Converg
     return _outcome(state, training, records, reason, converged, begun)
 
 
-def _outcome(state: State, training: Training, records: list, reason: str, converged: bool, begun: float) -> Outcome:
+def _outcome(
+    state: State, training: Training, records: list[History], reason: str, converged: bool, begun: float
+) -> Outcome:
     empty = np.zeros(0, np.float32)
     parts: dict[str, Any] = {
         name: np.concatenate([getattr(r, name) for r in records]) if records else empty for name in History._fields
     }
-    return Outcome(
-        training.guide(state.average), state, History(**parts), reason, converged, time.perf_counter() - begun
-    )
+    return Outcome(training.guide(state.average), state, History(**parts), reason, converged, time.perf_counter() - begun)
 
 
 def _mean_of_finite(elbo: Float[np.ndarray, " step"]) -> float:
@@ -271,8 +269,8 @@ def _reason_at_end(until: int | Converged) -> str:
 
 def _reason_converged(until: Converged, done: int) -> str:
     return (
-        f"converged: after {done} steps the ELBO rose by less than {until.errors:g} standard errors "
-        "over the last quarter; then the learning rates fell"
+        f"converged: after {done} steps the ELBO rose, over a quarter of them, by less than {until.rise:g} standard "
+        "deviations of one step's estimate; then the learning rates fell"
     )
 
 

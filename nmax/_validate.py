@@ -100,8 +100,15 @@ def _check_distributions(model: AbstractModel, series: Series, theta: Any) -> No
 
 
 def _called(name: str, function: Any, state: Any, theta: Any, row: tuple) -> dist.Distribution:
-    try:
+    returned: Any = None
+
+    def call(state, theta, *row):  # traced, so that values do not matter yet; densities are looked at later
+        nonlocal returned
         returned = function(state, theta, *row)
+        return 0
+
+    try:
+        jax.eval_shape(call, state, theta, *row)
     except TypeError as error:
         if "positional argument" not in str(error):
             raise
@@ -133,13 +140,12 @@ def _check_densities(model: AbstractModel, series: Series, theta: Any) -> None:
     x = jnp.stack([transform(guess[:, k]) for k, transform in enumerate(model.state_transforms)], axis=1)
     x = jnp.where(jnp.isfinite(x), x, jnp.asarray(model.initial(theta), x.dtype)[None])
     inputs = series.inputs[rows]
-    data = log_prob_of_rows(
-        model.observation_log_prob, x, series.values[rows], series.observed[rows], inputs, theta=theta
-    )
-    if np.isnan(np.asarray(data)).any():
-        row = int(rows[np.isnan(np.asarray(data)).argmax()])
+    data = log_prob_of_rows(model.observation_log_prob, x, series.values[rows], series.observed[rows], inputs, theta=theta)
+    bad = ~np.isfinite(np.asarray(data))
+    if bad.any():
+        row = int(rows[bad.argmax()])
         raise ValueError(
-            f"`observation(x, theta).log_prob(y)` must not be NaN at the data; it is at row {row}, y = "
+            f"`observation(x, theta).log_prob(y)` must be finite at the data; it is {data[bad.argmax()]} at row {row}, y = "
             f"{np.asarray(series.values[row])}, with θ at the centre of its prior. Is y in the distribution's support, "
             "and is the distribution defined for all x and θ?"
         )

@@ -1,8 +1,6 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_mean
 
 from nmax.data import Windows, make_series
 
@@ -49,22 +47,23 @@ def test_each_window_is_drawn_with_its_share_of_the_steps(length, width, count):
 
 
 def test_shifts_of_successive_steps_cover_the_series():
-    """Any 20 successive draws of 5 windows out of 100 see at least 70 of them; independent ones would see 63."""
+    """Any 20 successive draws of 5 windows out of 100 see at least 80 of them; independent ones would see 63."""
     windows = Windows(1_000, 10)
     for first in range(0, 200, 20):
-        shifts = [windows.shift(jax.random.key(0), jnp.int32(n)) for n in range(first, first + 20)]
+        shifts = [windows.shift(jnp.int32(7), jnp.int32(n), 5) for n in range(first, first + 20)]
         seen = {int(s) for shift in shifts for s in np.asarray(windows.spread(shift, 5).start)}
-        assert len(seen) >= 70
+        assert len(seen) >= 80
 
 
-def test_the_first_shift_is_uniform():
-    windows = Windows(1_000, 10)
-    shifts = jax.vmap(lambda k: windows.shift(k, jnp.int32(3)))(jax.random.split(jax.random.key(1), 4_000))
-    assert_mean(np.asarray(shifts, float), 499.5, false_alarm=1e-6)
+def test_shifts_are_a_permutation_of_the_first_ones():
+    """So a uniform first shift makes every later one uniform."""
+    windows = Windows(101, 10)
+    shifts = [int(windows.shift(jnp.int32(first), jnp.int32(3), 5)) for first in range(101)]
+    assert sorted(shifts) == list(range(101))
 
 
 def test_a_long_series_does_not_overflow():
     windows = Windows(1_000_000_000, 50)
-    start = np.asarray(windows.spread(windows.shift(jax.random.key(0), jnp.int32(2**20)), 50).start)
+    start = np.asarray(windows.spread(windows.shift(jnp.int32(999_999_999), jnp.int32(2**20), 50), 50).start)
     assert start.min() >= 1
     assert start.max() <= 1_000_000_000

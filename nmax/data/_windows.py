@@ -6,9 +6,8 @@ import dataclasses
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int
 
 
 class Window(NamedTuple):
@@ -49,16 +48,16 @@ class Windows:
         offset = (np.arange(count, dtype=np.int64) * self.length // count).astype(np.int32)
         return self.at(self._turned(shift + offset) // self.width)
 
-    def shift(self, key: PRNGKeyArray, turn: Int[Array, ""]) -> Int[Array, ""]:
-        """A uniform shift which, for one key and successive turns, goes evenly over the series.
+    def shift(self, first: Int[Array, ""], turn: Int[Array, ""], count: int) -> Int[Array, ""]:
+        """The shift of `count` windows at a turn: for a uniform `first` uniform, and over the turns even.
 
-        It starts uniformly and moves on by the golden ratio of the whole: as in an epoch without replacement, what one
-        step's windows miss the next ones see, and the noise from the choice of windows averages out faster than that of
-        independent choices.
+        It moves on by the golden ratio of the distance between two windows: as in an epoch without
+        replacement, what one turn's windows miss the next ones see, and the noise from the choice of windows averages out
+        faster than that of independent choices.
         """
         golden = (turn.astype(jnp.uint32) * jnp.uint32(2_654_435_769)) >> 8  # 2^32 / golden ratio; 24 bits are left
-        moved = (golden.astype(jnp.float32) * (self.length / 2**24)).astype(jnp.int32)
-        return self._turned(jnp.minimum(moved, self.length - 1) + jr.randint(key, (), 0, self.length))
+        moved = (golden.astype(jnp.float32) * (self.length / count / 2**24)).astype(jnp.int32)
+        return self._turned(jnp.minimum(moved, self.length - 1) + first)
 
     def _turned(self, step: Int[Array, "..."]) -> Int[Array, "..."]:
         return jnp.where(step >= self.length, step - self.length, step)

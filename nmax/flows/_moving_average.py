@@ -23,7 +23,9 @@ class MovingAverage(AbstractFlow):
     coupling (Section 3.3): the `kept` components pass unchanged and, at step $i$, are seen by the network that moves the
     others. Permuting components between layers is choosing other ones to keep; they stay at their places.
 
-    The output weights start at zero, so the layer starts exactly at the identity.
+    The last layer's weights are affine in θ's base noise $e$: $W_0 + \sum_k e_k W_k$. How the path moves with θ is what
+    gives q(θ) its width, and this lets it be learned to first order at once. They start at zero, so the layer starts
+    exactly at the identity.
     """
 
     past: Float[Array, "window width"]
@@ -33,6 +35,7 @@ class MovingAverage(AbstractFlow):
     bias: Float[Array, " width"]
     hidden: tuple[Dense, ...]
     out: Dense
+    theta_out: Float[Array, "param width outs"]
     length: int = eqx.field(static=True)
     kept: tuple[int, ...] = eqx.field(static=True)
     moved: tuple[int, ...] = eqx.field(static=True)
@@ -73,7 +76,9 @@ class MovingAverage(AbstractFlow):
         self.theta = jr.normal(theta_key, (theta, width)) / jnp.sqrt(max(theta, 1))
         self.bias = jnp.zeros(width)
         self.hidden = dense_layers((width,) * (depth + 1), key=hidden_key)
-        self.out = Dense(jnp.zeros((width, 2 * len(self.moved))), jnp.zeros(2 * len(self.moved)))
+        outs = 2 * len(self.moved)
+        self.out = Dense(jnp.zeros((width, outs)), jnp.zeros(outs))
+        self.theta_out = jnp.zeros((theta, width, outs))
 
     @property
     def reach(self) -> Reach:
@@ -92,7 +97,7 @@ class MovingAverage(AbstractFlow):
         h = jax.nn.elu(h)
         for layer in self.hidden:
             h = jax.nn.elu(layer(h))
-        shift, raw = jnp.split(self.out(h), 2, axis=1)
+        shift, raw = jnp.split(self.out(h) + h @ jnp.tensordot(side.theta, self.theta_out, 1), 2, axis=1)
         scale = jax.nn.softplus(raw + UNIT) + MIN_SCALE
         if not self.kept:
             return shift + scale * here, jnp.log(scale)

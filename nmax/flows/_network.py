@@ -24,8 +24,7 @@ def dense_layers(sizes: tuple[int, ...], *, key: PRNGKeyArray) -> tuple[Dense, .
     """Layers from `sizes[0]` to `sizes[-1]`, weights of variance one over the number of inputs."""
     keys = jr.split(key, max(len(sizes) - 1, 1))
     return tuple(
-        Dense(jr.normal(k, (a, b)) / jnp.sqrt(a), jnp.zeros(b))
-        for k, a, b in zip(keys, sizes[:-1], sizes[1:], strict=False)
+        Dense(jr.normal(k, (a, b)) / jnp.sqrt(a), jnp.zeros(b)) for k, a, b in zip(keys, sizes[:-1], sizes[1:], strict=False)
     )
 
 

@@ -25,8 +25,6 @@ def ar1(*, start: float = 10.0, observation_sd: float = 1.0) -> StateSpaceModel:
             "noise": dist.LogNormal(0.0, 10.0),
         },
         initial=lambda theta: jnp.array([start]),
-        transition=lambda x, theta: dist.Normal(
-            theta["intercept"] + theta["coefficient"] * x, theta["noise"]
-        ).to_event(1),
+        transition=lambda x, theta: dist.Normal(theta["intercept"] + theta["coefficient"] * x, theta["noise"]).to_event(1),
         observation=lambda x, theta: dist.Normal(x, observation_sd).to_event(1),
     )

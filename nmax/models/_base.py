@@ -53,7 +53,7 @@ class AbstractModel:
 
     def transition_log_prob(self, before: Array, x: Array, theta: Theta, inputs: Array) -> Float[Array, ""]:
         """$\\log p(x_i \\mid x_{i-1}, \\theta)$ of one step."""
-        return self.transition(before, theta, *_row(inputs)).log_prob(x)
+        return jnp.asarray(self.transition(before, theta, *_row(inputs)).log_prob(x))
 
     def observation_log_prob(
         self, x: Array, y: Float[Array, " obs"], observed: Bool[Array, " obs"], theta: Theta, inputs: Array

@@ -9,9 +9,7 @@ from numpyro.distributions import constraints
 from nmax.models._sde import SDE
 
 
-def lotka_volterra(
-    *, start: tuple[float, float] = (100.0, 100.0), dt: float = 0.1, observation_sd: float = 1.0
-) -> SDE:
+def lotka_volterra(*, start: tuple[float, float] = (100.0, 100.0), dt: float = 0.1, observation_sd: float = 1.0) -> SDE:
     r"""Prey $u$ and predators $v$, with
 
     $$\alpha = \begin{pmatrix}\theta_1 u - \theta_2 uv\\ \theta_2 uv - \theta_3 v\end{pmatrix},\quad

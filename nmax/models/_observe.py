@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -42,21 +43,24 @@ def _components(distribution: dist.Distribution) -> dist.Distribution | None:
     return None
 
 
-def _elliptical_log_prob(distribution: dist.Distribution, y: Array, observed: Array) -> Float[Array, ""]:
+def _elliptical_log_prob(distribution: Any, y: Array, observed: Array) -> Float[Array, ""]:
     """Marginal of a normal or Student t: rows and columns of what is missing become those of the identity."""
-    if isinstance(distribution, dist.MultivariateStudentT):
-        tril, df = distribution.scale_tril, distribution.df
-        spread = tril @ tril.T
-    else:
-        spread, df = distribution.covariance_matrix, None
+    loc: Any = distribution.loc
+    student = isinstance(distribution, dist.MultivariateStudentT)
+    spread = _square(distribution.scale_tril) if student else distribution.covariance_matrix
     both = observed[:, None] & observed[None, :]
     spread = jnp.where(both, spread, jnp.eye(len(y)))
     tril = jnp.linalg.cholesky(spread)
-    residual = jnp.where(observed, y - distribution.loc, 0.0)
+    residual = jnp.where(observed, y - loc, 0.0)
     whitened = jnp.linalg.solve(tril, residual)  # d_y is small
     square, log_det = jnp.sum(whitened**2), jnp.sum(jnp.log(jnp.diagonal(tril)))
     n = jnp.sum(observed).astype(y.dtype)
-    if df is None:
+    if not student:
         return -0.5 * square - log_det - 0.5 * n * math.log(2 * math.pi)
+    df: Any = distribution.df
     normaliser = gammaln(0.5 * (df + n)) - gammaln(0.5 * df) - 0.5 * n * jnp.log(df * math.pi)
     return normaliser - log_det - 0.5 * (df + n) * jnp.log1p(square / df)
+
+
+def _square(root: Any) -> Any:
+    return root @ root.T

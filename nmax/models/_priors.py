@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro.distributions.transforms import biject_to
 
-Theta = dict[str, Array]
+Theta = dict[str, Any]  # parameter name -> value
 
 
 class Prior:
@@ -45,9 +45,9 @@ class Prior:
     def unconstrain(self, theta: Mapping[str, Any]) -> Float[Array, " param"]:
         """The unconstrained coordinates of parameters given by name."""
         self.check_names(theta)
-        return jnp.concatenate([
-            jnp.ravel(self._transforms[name].inv(jnp.asarray(theta[name], jnp.float32))) for name in self._shapes
-        ])
+        return jnp.concatenate(
+            [jnp.ravel(self._transforms[name].inv(jnp.asarray(theta[name], jnp.float32))) for name in self._shapes]
+        )
 
     def log_prob(self, flat: Float[Array, " param"]) -> Float[Array, ""]:
         """Log density of the unconstrained coordinates, $\\log p(g(\\vartheta)) + \\log |g'(\\vartheta)|$."""
@@ -69,8 +69,8 @@ class Prior:
         keys = jr.split(key, len(self._shapes))
         parts = []
         for name_key, (name, d) in zip(keys, self.distributions.items(), strict=True):
-            value = d.sample(name_key, (count,))
-            parts.append(jax.vmap(lambda v, t=self._transforms[name]: jnp.ravel(t.inv(v)))(value))
+            draw = jax.vmap(lambda k, d=d, t=self._transforms[name]: jnp.ravel(t.inv(d.sample(k))))
+            parts.append(draw(jr.split(name_key, count)))
         return jnp.concatenate(parts, axis=1)
 
     def check_names(self, theta: Mapping[str, Any]) -> None:

@@ -139,7 +139,9 @@ def _derivatives(at: np.ndarray, steps: np.ndarray, y: np.ndarray, start: float,
     """Gradient and Hessian of the log posterior by central differences, all points in one pass."""
     corners = [(i, j, a, b) for i in range(3) for j in range(3) for a in (1, -1) for b in (1, -1)]
     unit = np.diag(steps)
-    points = np.array([at + a * unit[i] + b * unit[j] for i, j, a, b in corners] + [at + s * unit[i] for i in range(3) for s in (1, -1)])
+    points = np.array(
+        [at + a * unit[i] + b * unit[j] for i, j, a, b in corners] + [at + s * unit[i] for i in range(3) for s in (1, -1)]
+    )
     values = _log_posterior(points, y, start, error)
     hessian = np.zeros((3, 3))
     for (i, j, a, b), value in zip(corners, values, strict=False):

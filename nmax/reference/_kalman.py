@@ -71,7 +71,8 @@ def kalman_filter(model: LinearGaussian, y: Float[np.ndarray, "rows obs"]) -> Fi
             shrink = np.eye(d) - gain @ h
             covariance = shrink @ covariance @ shrink.T + gain @ error @ gain.T
         rows.append((mean, covariance, *forecast))
-    return Filtered(*(np.stack(part) for part in zip(*rows, strict=True)), log_likelihood)
+    means, covariances, forecasts, forecast_covariances = (np.stack(part) for part in zip(*rows, strict=True))
+    return Filtered(means, covariances, forecasts, forecast_covariances, log_likelihood)
 
 
 def kalman_smoother(model: LinearGaussian, y: Float[np.ndarray, "rows obs"]) -> Smoothed:
