@@ -30,8 +30,13 @@ quick: lint
 benchmark: env
 	$(BIN)/python benchmarks/step_time.py
 
-lock: env
-	$(BIN)/python -m pip freeze --exclude-editable --exclude pip > requirements.lock
+lock:
+	rm -rf .lock
+	$(PYTHON) -m venv .lock
+	.lock/bin/python -m pip install --quiet --upgrade pip
+	.lock/bin/python -m pip install --quiet --group dev . hatchling editables
+	.lock/bin/python -m pip freeze --exclude nmax --exclude pip > requirements.lock
+	rm -rf .lock
 
 clean:
 	rm -rf .venv out .pytest_cache .ruff_cache

@@ -11,6 +11,15 @@ CHECKED = ["data", "features", "flows", "_first_guess", "_noise", "_objective", 
 install_import_hook([f"nmax.{name}" for name in CHECKED], "beartype.beartype").__enter__()  # for the whole run
 
 
+@pytest.fixture(autouse=True)
+def compile_quickly(request):
+    """Most tests run little and compile much: they leave the compiler's optimisations out, except those that train long."""
+    quick = request.node.path.name != "test_accuracy.py"
+    jax.config.update("jax_disable_most_optimizations", quick)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture
 def key(request):
     """A key of its own for each test; the seed is printed when a test fails."""

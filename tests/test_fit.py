@@ -17,7 +17,7 @@ from nmax._train import init, step, train
 from nmax.data import Windows, make_series
 
 KEY = jr.key(0)
-SMALL = nmax.MovingAverageGuide(layers=2, length=3, width=8, radius=2, theta_layers=1)
+SMALL = nmax.MovingAverageGuide(layers=2, length=3, width=8, radius=2, theta_layers=0)
 
 
 def data(rows=60, columns=1, seed=0):
@@ -25,7 +25,7 @@ def data(rows=60, columns=1, seed=0):
 
 
 def quick(y, model=None, *, steps: int | None = 50, key=KEY, **options):
-    settings = {"guide": SMALL, "pretrain": 5, "progress": False, "window": 10, "draws": 4}
+    settings = {"guide": SMALL, "pretrain": 0, "progress": False, "window": 10, "draws": 4}
     return nmax.fit(model or random_walk(), y, key=key, steps=steps, **(settings | options))
 
 
@@ -205,7 +205,7 @@ def test_inputs_exact_columns_gaps_and_vectors_together(key):
     y = data(40, 2)
     y[3:9] = np.nan
     y[20, 1] = np.nan
-    fit = quick(y, model, inputs=np.ones(40))
+    fit = quick(y, model, inputs=np.ones(40), pretrain=5)
     assert fit.theta(5, key=key)["level"].shape == (5, 2)
     assert list(fit.summary().parameters) == ["level[0]", "level[1]", "noise"]
     x = fit.path(5, key=key)
