@@ -11,7 +11,7 @@ from nmax.data import Series
 from nmax.models import AbstractModel, Theta
 
 ITERATIONS = 4  # of Gauss and Newton; one is enough where the observed mean is linear in the state
-RIDGE = 1e-3  # pull towards the start, in units of the data's spread: decides what the data leave open
+RIDGE = 1e-3  # pull towards the start, relative to the strongest pull of the data: decides what the data leave open
 ROWS = 2_000  # rows looked at for the state's centre and spread
 
 
@@ -26,12 +26,13 @@ def first_guess(
     """
     start = unconstrained_start(model, theta)
     mean = _observed_mean(model, series, theta)
-    pull = RIDGE * jnp.eye(len(start))
 
     def improve(state, row):
         residual = (series.values[row] - mean(state, row)) / series.scale
         jacobian = jax.jacfwd(mean)(state, row) / series.scale[:, None]
-        step = jnp.linalg.solve(jacobian.T @ jacobian + pull, jacobian.T @ residual - RIDGE * (state - start))
+        curvature = jacobian.T @ jacobian
+        pull = RIDGE * jnp.max(jnp.diagonal(curvature)) + 1e-20
+        step = jnp.linalg.solve(curvature + pull * jnp.eye(len(start)), jacobian.T @ residual - pull * (state - start))
         return jnp.where(jnp.all(jnp.isfinite(step)), state + step, state)
 
     def guess(row):

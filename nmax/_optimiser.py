@@ -41,7 +41,9 @@ class Optimiser:
         b1: decay of the mean of the gradients.
         b2: decay of their squares (or, for AdaMax, of their maximum).
         clip: largest global L1 norm of a gradient; larger ones are scaled down. `None` for no limit.
-        warmup: steps over which the rates rise from zero.
+        hold: steps at the start in which q(θ) moves alone, on its way from the prior to what the first guess of x says; a
+            path that followed a θ far from the data would leave them too.
+        warmup: steps over which the rates rise from zero, those of the networks after the hold.
         level: share of a fixed number of steps before the rates fall. 1 for no fall.
         final: what the rates fall to, as a share of the full ones.
         average: length of the average over iterates, as a share of the steps so far; 0 takes the last iterate.
@@ -55,6 +57,7 @@ class Optimiser:
     b1: float = 0.9
     b2: float = 0.99
     clip: float | None = None
+    hold: int = 300
     warmup: int = 50
     level: float = 1 / 3
     final: float = 0.01
@@ -67,6 +70,7 @@ class Optimiser:
             check_positive(name, getattr(self, name))
         if self.clip is not None:
             check_positive("clip", self.clip)
+        check_count("hold", self.hold, least=0)
         check_count("warmup", self.warmup, least=0)
         for name in ("b1", "b2", "level", "average"):
             if not 0 <= getattr(self, name) <= 1:
@@ -84,6 +88,7 @@ class Optimiser:
             b1=0.95,
             b2=0.999,
             clip=clip,
+            hold=0,
             warmup=0,
             level=1.0,
             final=1.0,
@@ -96,9 +101,9 @@ class Optimiser:
         return OptimiserState(self._rule.init(_without_head(params)), self._rule.init(head), self._rule.init(head.loc))
 
     def update(
-        self, gradient: Guide, state: OptimiserState, params: Guide, *, falling: Bool[Array, ""]
+        self, gradient: Guide, state: OptimiserState, params: Guide, *, count: Int[Array, ""], falling: Bool[Array, ""]
     ) -> tuple[Guide, OptimiserState]:
-        """The change of the trainable leaves at full learning rates; `falling` says whether the rates have begun to fall."""
+        """The change of the trainable leaves after `count` steps, before the rates' fall is taken into account."""
         if self.clip is not None:
             gradient = clip_by_global_l1_norm(gradient, self.clip)
         head, plain = params.theta_flow.head, gradient.theta_flow.head
@@ -108,7 +113,8 @@ class Optimiser:
 
         step = head.moved(dataclasses.replace(own, loc=-self.mean_rate * own.loc, matrix=-self.width_rate * own.matrix))
         step = dataclasses.replace(step, loc=jnp.where(falling, step.loc, -self.theta_rate * loc))
-        networks = jax.tree.map(lambda u: -self.rate * u, networks)
+        rate = self.rate * jnp.clip((count - self.hold + 1) / max(self.warmup, 1), 0.0, 1.0)
+        networks = jax.tree.map(lambda u: -rate * u, networks)
         change = eqx.tree_at(lambda g: g.theta_flow.head, networks, step, is_leaf=lambda leaf: leaf is None)
         return change, OptimiserState(networks_state, head_state, loc_state)
 

@@ -17,7 +17,7 @@ from nmax._guide import Guide
 from nmax.data import Series, Window, Windows
 
 RATE = 5e-3
-SPREAD = 0.3  # of q around the guess, in units of the guess's own spread; without one, q would shrink to a point
+SPREAD = 0.05  # of q around the guess, in units of the guess's own spread; without one, q would shrink to a point
 
 
 def pretrain(guide: Guide, series: Series, windows: Windows, draws: int, steps: int, *, key: PRNGKeyArray) -> Guide:

@@ -101,7 +101,9 @@ def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]
 
     (value, elbo), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
     optimiser = training.optimiser
-    change, opt_state = optimiser.update(gradient, state.opt_state, state.params, falling=state.count >= state.fall_start)
+    change, opt_state = optimiser.update(
+        gradient, state.opt_state, state.params, count=state.count, falling=state.count >= state.fall_start
+    )
     multiplier = optimiser.multiplier(state.count, state.fall_start, state.fall_steps)
     params = jax.tree.map(lambda p, u: p + multiplier * u, state.params, change)
     average = optimiser.averaged(state.average, params, state.count)
