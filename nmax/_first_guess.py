@@ -20,8 +20,8 @@ def first_guess(
 ) -> Float[Array, "time state"]:
     r"""States whose observed mean is near the (interpolated) observations, in unconstrained coordinates.
 
-    Minimises $\sum_k (y_{ik} - E[y_{ik} \mid x])^2 / s_k^2 + \rho |\tilde x - \tilde x_0|^2$ over the unconstrained
-    $\tilde x$ by a few Gauss–Newton steps from the model's start. Components that the observations do not show stay at
+    Minimises $\sum_k (y_{ik} - E[y_{ik} \mid x])^2 / s_k^2$, with a weak pull towards the model's start, over the
+    unconstrained state by a few Gauss–Newton steps from that start. Components that the observations do not show stay at
     the start; so does everything where the observation distribution has no finite mean.
     """
     start = unconstrained_start(model, theta)

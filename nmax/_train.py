@@ -175,7 +175,7 @@ class Converged:
         cooldown: length of the fall in units of the steps before it.
     """
 
-    least: int = 2_000
+    least: int = 1_700
     most: int = 20_000
     rise: float = 0.25
     cooldown: float = 2.0
