@@ -4,7 +4,9 @@ import math
 import os
 from pathlib import Path
 from statistics import NormalDist
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -13,6 +15,29 @@ from numpyro.distributions import constraints
 import nmax
 
 SHARED = Path(os.environ.get("NMAX_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+
+
+class ExactCase(NamedTuple):
+    """An AR(1) series with T = 5000, its true path, draws of its exact posterior, and log p(y_1..y_T)."""
+
+    y: np.ndarray
+    x: np.ndarray
+    theta: np.ndarray
+    log_evidence: float
+
+
+def ar1_case() -> ExactCase:
+    """The stored reference where it lies beside the clone; elsewhere a simulated series with its own exact posterior."""
+    stored = SHARED / "reference" / "ar1_T5000_s11.npz"
+    if stored.exists():
+        file = np.load(stored)
+        y, x, theta = (file[name].astype(float) for name in ("y", "x_true", "theta"))
+        return ExactCase(y, x, theta, -12871.400)
+    truth = {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}
+    x, y = nmax.simulate(nmax.models.ar1(), truth, 5_000, key=jax.random.key(11))
+    exact = nmax.reference.ar1_exact(y[:, 0], 20_000, seed=0)
+    first = -0.5 * (float(y[0, 0]) - 10) ** 2 - 0.5 * math.log(2 * math.pi)
+    return ExactCase(y[:, 0].astype(float), x[:, 0], exact.theta, exact.log_evidence - first)
 
 
 def assert_mean(draws, expected, *, false_alarm=1e-6):

@@ -103,8 +103,12 @@ def test_ar1_samplers_agree():
     assert reference.mmd2(walk.theta, exact.theta) < 0.01
 
 
+STORED = SHARED / "reference" / "ar1_T5000_s11.npz"
+
+
+@pytest.mark.skipif(not STORED.exists(), reason="the stored reference posteriors do not lie beside this clone")
 def test_exact_sampler_against_the_stored_posterior():
-    file = np.load(SHARED / "reference" / "ar1_T5000_s11.npz")
+    file = np.load(STORED)
     y, stored = file["y"].astype(float), file["theta"].astype(float)
     ours = reference.ar1_exact(y, 20_000, seed=0)
     first = -0.5 * (y[0] - 10) ** 2 - 0.5 * np.log(2 * np.pi)
