@@ -1,4 +1,4 @@
-"""Switches of the test run: ranks and dtypes are never promoted in silence, shapes in signatures are checked."""
+"""Switches of the test run: ranks are never promoted in silence, shapes in signatures are checked."""
 
 import jax
 import pytest

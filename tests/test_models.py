@@ -27,7 +27,6 @@ def test_unconstrained_density_and_round_trip(name, key):
     prior = Prior(PRIORS[name])
     flat = prior.sample(key, 5)
     assert flat.shape == (5, prior.size)
-    assert len(prior.labels) == prior.size
     theta = prior.constrain(flat[0])
     assert list(theta) == list(PRIORS[name])
     np.testing.assert_allclose(prior.unconstrain(theta), flat[0], rtol=1e-3, atol=1e-3)
@@ -36,11 +35,6 @@ def test_unconstrained_density_and_round_trip(name, key):
     if name not in ("simplex",):  # whose coordinates are one fewer than its entries
         values = jax.jacobian(lambda f: jnp.concatenate([jnp.ravel(v) for v in prior.constrain(f).values()]))(flat[0])
         np.testing.assert_allclose(prior.log_jacobian(flat[0]), jnp.linalg.slogdet(values)[1], rtol=1e-4, atol=1e-4)
-
-
-def test_labels_of_vectors():
-    assert Prior(PRIORS["vector"]).labels == ("a", "b[0]", "b[1]")
-    assert Prior(PRIORS["matrix"]).labels[-1] == "m[1,2]"
 
 
 @pytest.mark.parametrize("observed", [[1, 1, 1], [1, 0, 1], [0, 1, 0], [0, 0, 0]])

@@ -25,7 +25,6 @@ class Prior:
     Attributes:
         distributions: the user's distributions by name.
         size: the number of unconstrained coordinates.
-        labels: a name for each of them, such as `"beta[2]"`.
     """
 
     def __init__(self, distributions: Any):
@@ -36,7 +35,6 @@ class Prior:
             for name, d in self.distributions.items()
         }
         self.size = sum(math.prod(shape) for shape in self._shapes.values())
-        self.labels = tuple(label for name, shape in self._shapes.items() for label in _labels(name, shape))
 
     def constrain(self, flat: Float[Array, " param"]) -> Theta:
         """The parameters by name, on the user's own scale."""
@@ -124,12 +122,3 @@ def _check_distribution(name: Any, value: Any) -> None:
             f"`prior[{name!r}]` must be continuous; got {type(value).__name__}. "
             "Sum a discrete parameter out, or fit one model for each of its values."
         )
-
-
-def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
-    if not shape:
-        return [name]
-    indices = [()]
-    for n in shape:
-        indices = [(*index, k) for index in indices for k in range(n)]
-    return [f"{name}[{','.join(map(str, index))}]" for index in indices]
