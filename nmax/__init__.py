@@ -9,8 +9,6 @@ from nmax import flows as flows
 from nmax import models as models
 from nmax import reference as reference
 from nmax._fit import fit as fit
-from nmax._guide import Guide as Guide
-from nmax._guide import MovingAverageGuide as MovingAverageGuide
 from nmax._objective import Elbo as Elbo
 from nmax._optimiser import Optimiser as Optimiser
 from nmax._posterior import Estimate as Estimate
@@ -19,6 +17,8 @@ from nmax._summary import Summary as Summary
 from nmax._train import Converged as Converged
 from nmax._train import DivergedError as DivergedError
 from nmax._train import History as History
+from nmax.guides import Guide as Guide
+from nmax.guides import MovingAverageGuide as MovingAverageGuide
 from nmax.models import SDE as SDE
 from nmax.models import Simulation as Simulation
 from nmax.models import StateSpaceModel as StateSpaceModel

@@ -10,7 +10,6 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from nmax._check import check_count, check_key, names_its_options
-from nmax._guide import MovingAverageGuide
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
@@ -18,6 +17,7 @@ from nmax._progress import make_meter
 from nmax._train import Converged, init, train
 from nmax._validate import check_model
 from nmax.data import Windows, make_series
+from nmax.guides import MovingAverageGuide
 from nmax.models import AbstractModel
 
 WINDOW = 50

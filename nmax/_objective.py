@@ -9,8 +9,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from nmax._guide import Guide
 from nmax.data import Series, Window, Windows
+from nmax.guides import Guide
 from nmax.models import log_prob_of_rows
 
 SIGNS_E = np.array([1.0, 1.0, -1.0, -1.0], np.float32)
@@ -25,17 +25,20 @@ class Elbo(eqx.Module):
         dynamics: log p(x | θ), scaled up from the window.
         data: log p(y | x, θ), scaled up, that of y_0 included.
         entropy: −log q(x | θ), scaled up.
+        balance: increments of the guide's own forecast of the data, scaled up. Zero over the whole series, it takes out of
+            a window's estimate most of what depends on where the path enters and leaves it.
     """
 
     theta: Float[Array, "..."]
     dynamics: Float[Array, "..."]
     data: Float[Array, "..."]
     entropy: Float[Array, "..."]
+    balance: Float[Array, "..."]
 
     @property
     def total(self) -> Float[Array, "..."]:
         """The bound itself."""
-        return self.theta + self.dynamics + self.data + self.entropy
+        return self.theta + self.dynamics + self.data + self.entropy + self.balance
 
 
 def window_elbo(
@@ -49,7 +52,7 @@ def window_elbo(
     r"""One draw's log-ratio, estimated from one window $B$ drawn with probability $|B|/T$:
 
     $$\log\frac{p(\theta)}{q(\theta)} + \log p(y_0 \mid x_0, \theta) + \frac{T}{|B|} \sum_{i \in B}
-    \{\log p(x_i \mid x_{i-1}, \theta) + \log p(y_i \mid x_i, \theta) - \lambda_i\}.$$
+    \{\log p(x_i \mid x_{i-1}, \theta) + \log p(y_i \mid x_i, \theta) - \lambda_i + D_i - D_{i-1}\}.$$
 
     Args:
         guide: q.
@@ -62,7 +65,7 @@ def window_elbo(
     model, prior = guide.model, guide.model.parameters
     flat, log_q_theta = guide.theta(theta_noise)
     theta = prior.constrain(flat)
-    x, log_q = guide.path(theta, theta_noise, z, series, window.start - 1)
+    x, log_q, ahead = guide.path(theta, theta_noise, z, series, window.start - 1)
 
     counted = jnp.arange(windows.width) < window.size
     row = jnp.clip(window.start + jnp.arange(windows.width), 0, series.length)
@@ -86,6 +89,7 @@ def window_elbo(
         dynamics=whole(dynamics),
         data=whole(data) + first,
         entropy=-whole(log_q[1:]),
+        balance=whole(ahead[1:] - ahead[:-1]),
     )
 
 

@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from nmax._check import check_count, check_positive, with_named_options
-from nmax._guide import Guide
+from nmax.guides import Guide
 
 
 class OptimiserState(eqx.Module):

@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._check import check_count, check_key
-from nmax._guide import Guide
 from nmax._noise import noise
 from nmax._objective import mirrored_elbo, noise_size
 from nmax._summary import Summary, summarise
 from nmax._train import Outcome
 from nmax.data import Series, Windows
+from nmax.guides import Guide
 from nmax.models import AbstractModel
 
 PIECE = 512  # paths are made in pieces that begin at multiples of this, whatever stretch was asked for
@@ -157,7 +157,7 @@ def _piece(guide: Guide, series: Series, start: Array, keys: PRNGKeyArray) -> Fl
         e = _theta_noise(guide, key)
         theta = guide.model.parameters.constrain(guide.theta(e)[0])
         z = noise(jr.fold_in(key, 1), start - left, PIECE + left + right, len(guide.drawn))
-        return guide.path(theta, e, z, series, start)[0]
+        return guide.path(theta, e, z, series, start).x
 
     return jax.vmap(one)(keys)
 

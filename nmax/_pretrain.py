@@ -13,8 +13,8 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._first_guess import first_guess
-from nmax._guide import Guide
 from nmax.data import Series, Window, Windows
+from nmax.guides import Guide
 
 RATE = 5e-3
 SPREAD = 0.05  # of q around the guess, in units of the guess's own spread; without one, q would shrink to a point
@@ -67,7 +67,7 @@ def _distance(
     """KL divergence, up to a constant and per step, from the window's path to a normal around the guess."""
     flat, _ = guide.theta(e)
     theta = guide.model.parameters.constrain(flat)
-    x, log_q = guide.path(theta, e, z, series, window.start)
+    x, log_q, _ = guide.path(theta, e, z, series, window.start)
     index = window.start + jnp.arange(windows.width)
     guess = _constrained(guide, first_guess(guide.model, series, start, index))
     inside = index <= series.length

@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from nmax._check import check_count, check_positive, with_named_options
-from nmax._guide import Guide
 from nmax._objective import Elbo, draw_elbo
 from nmax._optimiser import Optimiser, OptimiserState
 from nmax._progress import Meter
 from nmax.data import Series, Windows
+from nmax.guides import Guide
 
 CHUNK = 100  # steps between two looks at the ELBO, done in one call
 MOST_SKIPPED = 50  # non-finite steps in a row before training gives up
@@ -134,7 +134,7 @@ def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]
 @eqx.filter_jit
 def advance(state: State, series: Series, training: Training, steps: Int[Array, ""]) -> tuple[State, Elbo]:
     """At most `CHUNK` steps in one call, so that the cost of dispatch is spread; `steps` may vary without compiling anew."""
-    blank = Elbo(*(jnp.full((CHUNK,), jnp.nan) for _ in range(4)))
+    blank = Elbo(*(jnp.full((CHUNK,), jnp.nan) for _ in History._fields))
 
     def body(k, carry):
         state, record = carry
@@ -151,11 +151,12 @@ class History(NamedTuple):
     dynamics: Float[np.ndarray, " step"]
     data: Float[np.ndarray, " step"]
     entropy: Float[np.ndarray, " step"]
+    balance: Float[np.ndarray, " step"]
 
     @property
     def total(self) -> Float[np.ndarray, " step"]:
         """The bound at every step."""
-        return self.theta + self.dynamics + self.data + self.entropy
+        return self.theta + self.dynamics + self.data + self.entropy + self.balance
 
 
 @with_named_options

@@ -243,7 +243,7 @@ def test_paths_in_posterior_are_those_of_the_objective(posterior):
     theta = posterior.model.parameters.constrain(guide.theta(e)[0])
     left, right = guide.reach
     z = noise(jr.fold_in(key, 1), 600 - left, 20 + left + right, 1)
-    x, _ = guide.path(theta, e, z, series, jnp.int32(600))
+    x = guide.path(theta, e, z, series, jnp.int32(600)).x
     np.testing.assert_allclose(posterior.path(1, start=600, stop=620, key=jr.key(5))[0], x, rtol=1e-5)
 
 

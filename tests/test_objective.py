@@ -94,7 +94,7 @@ def test_windows_average_to_the_series(name, reverse, width, key):
 
     (_, exact), exact_gradient = value_and_gradient(params, whole, jnp.int32(0))
     every = [value_and_gradient(params, windows, jnp.int32(n)) for n in range(windows.count)]
-    for part in ("theta", "dynamics", "data", "entropy", "total"):
+    for part in ("theta", "dynamics", "data", "entropy", "balance", "total"):
         mean = sum(p * getattr(elbo, part) for p, ((_, elbo), _) in zip(shares, every, strict=True))
         np.testing.assert_allclose(mean, getattr(exact, part), rtol=1e-5, atol=1e-4)
     gradients = [jax.flatten_util.ravel_pytree(g)[0] for _, g in every]
@@ -114,7 +114,7 @@ def test_elbo_is_the_log_ratio_written_out(key):
     theta = model.parameters.constrain(flat)
     left, right = guide.reach
     z = noise(key, -left, LENGTH + 1 + left + right, 2)
-    x, log_q = guide.path(theta, e, z, series, jnp.int32(0))
+    x, log_q, _ = guide.path(theta, e, z, series, jnp.int32(0))
     np.testing.assert_allclose(x[0], [2.0, 2.0])
     assert (np.asarray(x[:, 0]) > 0).all()
     assert log_q[0] == 0
@@ -143,7 +143,7 @@ def test_log_q_of_a_path_is_the_density_of_its_drawn_entries(name, key):
     e = jnp.array([0.3, -0.7])
     theta = model.parameters.constrain(guide.theta(e)[0])
     z = noise(key, 1 - left, LENGTH + left + right, len(guide.drawn))
-    live = np.asarray(guide._live(series, jnp.arange(1, LENGTH + 1)))
+    live = np.asarray(guide.live(series, jnp.arange(1, LENGTH + 1)))
     free = np.flatnonzero(live)
     inner = z[left : left + LENGTH].ravel()
 
@@ -152,7 +152,7 @@ def test_log_q_of_a_path_is_the_density_of_its_drawn_entries(name, key):
         whole = z.at[left : left + LENGTH].set(filled)
         return guide.path(theta, e, whole, series, jnp.int32(1))
 
-    x, log_q = path(inner[free])
+    x, log_q, _ = path(inner[free])
     jacobian = jax.jit(jax.jacobian(lambda v: path(v)[0][:, np.array(guide.drawn)].ravel()[free]))(inner[free])
     expected = dist.Normal(0, 1).log_prob(inner[free]).sum() - jnp.linalg.slogdet(jacobian)[1]
     np.testing.assert_allclose(log_q.sum(), expected, rtol=1e-4, atol=1e-3)
@@ -180,5 +180,5 @@ def test_mirrored_draws_and_spread_windows_are_unbiased(key):
 
 
 def test_the_total_is_the_sum_of_the_parts():
-    parts = Elbo(*(jnp.float32(v) for v in (1.0, 2.0, 4.0, 8.0)))
-    assert parts.total == 15
+    parts = Elbo(*(jnp.float32(v) for v in (1.0, 2.0, 4.0, 8.0, 16.0)))
+    assert parts.total == 31

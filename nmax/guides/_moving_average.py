@@ -1,11 +1,10 @@
-"""`Guide`: q(θ) and q(x | θ) joined. `MovingAverageGuide`: the settings from which the paper's guide is built."""
+"""The paper's guide: neural moving average layers alone."""
 
 from __future__ import annotations
 
 import dataclasses
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -17,38 +16,27 @@ from nmax._types import Reach
 from nmax.data import Series
 from nmax.features import AbstractFeature, default_features, local_features
 from nmax.flows import Bijectors, Chain, Constrain, Encoder, Side, Standardise, ThetaFlow, nma_layers
+from nmax.guides._base import Guide, Stretch, drawn_components, prior_centre
 from nmax.models import AbstractModel, Theta
 
-PRIOR_DRAWS = 4_096  # for the centre of the prior, where q(θ) starts
 
-
-class Guide(eqx.Module):
-    r"""$q(\theta, x) = q(\theta)\, q(x \mid \theta)$: a bijection from noise $(e, z)$ with a known density.
+class PlainGuide(Guide):
+    """Noise to path by a chain of flows that know nothing of the model.
 
     Attributes:
-        theta_flow: base noise $e$ to unconstrained θ.
         path_flow: noise $z$ to the drawn components of the path.
         encoder: side information near a step to one vector.
-        model: the model whose posterior this approximates.
         features: the local side information.
-        drawn: the state components that the path flow draws; the others are read off the data at every step.
     """
 
-    theta_flow: ThetaFlow
     path_flow: Chain
     encoder: Encoder
-    model: AbstractModel = eqx.field(static=True)
     features: tuple[AbstractFeature, ...] = eqx.field(static=True)
-    drawn: tuple[int, ...] = eqx.field(static=True)
 
     @property
     def reach(self) -> Reach:
-        """Steps of noise needed beyond a stretch of the path, on the left and on the right."""
+        """That of the flows."""
         return self.path_flow.reach
-
-    def theta(self, noise: Float[Array, " param"]) -> tuple[Float[Array, " param"], Float[Array, ""]]:
-        """θ in unconstrained coordinates, and log q of it there."""
-        return self.theta_flow(noise)
 
     def path(
         self,
@@ -57,20 +45,12 @@ class Guide(eqx.Module):
         z: Float[Array, "noise drawn"],
         series: Series,
         start: Int[Array, ""],
-    ) -> tuple[Float[Array, "time state"], Float[Array, " time"]]:
-        r"""The path on steps from `start` on, and $\lambda_i = \log q$ of each step.
-
-        Args:
-            theta: the parameters, on the user's own scale.
-            theta_noise: the base noise they were made from.
-            z: standard normal noise on these steps and on those within `reach` of them.
-            series: the data.
-            start: the first step. Index 0 is the model's start; so are steps outside 0..T, whose λ is zero.
-        """
+    ) -> Stretch:
+        """The path on steps from `start` on; see `Guide.path`. It has no idea of what is to come: `ahead` is zero."""
         left, right = self.reach
         time = len(z) - left - right
         around = start - left + jnp.arange(len(z), dtype=jnp.int32)
-        live = self._live(series, around)
+        live = self.live(series, around)
         z = jnp.where(live, z, 0.0)
         side = Side(self._encode(series, start - left, len(z)), theta_noise, live)
         flow, log_scale = self.path_flow(z, side)
@@ -78,40 +58,12 @@ class Guide(eqx.Module):
         here, live = around[left : left + time], live[left : left + time]
         base = -0.5 * z[left : left + time] ** 2 - 0.5 * jnp.log(2 * jnp.pi)
         log_q = jnp.sum(jnp.where(live, base - log_scale, 0.0), axis=1)
-        return self._states(theta, flow, series, here), log_q
-
-    def start(self, theta: Theta, series: Series) -> Float[Array, " state"]:
-        """The state at index 0."""
-        nothing = jnp.zeros((1, len(self.drawn)))
-        return self._states(theta, nothing, series, jnp.zeros(1, jnp.int32))[0]
+        return Stretch(self.states(theta, flow, series, here), log_q, jnp.zeros(time))
 
     def _encode(self, series: Series, start: Int[Array, ""], length: int) -> Float[Array, "noise side"]:
         radius = self.encoder.radius
         index = start - radius + jnp.arange(length + 2 * radius, dtype=jnp.int32)
         return self.encoder(local_features(self.features, series, index))
-
-    def _live(self, series: Series, index: Int[Array, " time"]) -> Array:
-        """Which entries are drawn: those of steps 1..T that the data do not show exactly."""
-        inside = (index >= 1) & (index <= series.length)
-        known = series.observed[jnp.clip(index, 0, series.length)]
-        exact = self.model.exactly_observed
-        return jnp.stack([inside & ~known[:, exact[k]] if k in exact else inside for k in self.drawn], axis=1)
-
-    def _states(self, theta: Theta, flow: Array, series: Series, index: Int[Array, " time"]) -> Array:
-        """Put drawn, known and starting components together."""
-        start = jnp.asarray(self.model.initial(theta), flow.dtype)
-        row = jnp.clip(index, 0, series.length)
-        inside = (index >= 1) & (index <= series.length)
-        columns = []
-        for k in range(self.model.state_size):
-            value = jnp.broadcast_to(start[k], index.shape)
-            if k in self.drawn:
-                value = jnp.where(inside, flow[:, self.drawn.index(k)], value)
-            if k in self.model.exactly_observed:
-                column = self.model.exactly_observed[k]
-                value = jnp.where(series.observed[row, column], series.values[row, column], value)
-            columns.append(value)
-        return jnp.stack(columns, axis=1)
 
 
 @with_named_options
@@ -155,11 +107,11 @@ class MovingAverageGuide:
             check_count(name, getattr(self, name), least=0)
         check_positive("start_sd", self.start_sd)
 
-    def build(self, model: AbstractModel, series: Series, *, key: PRNGKeyArray) -> Guide:
+    def build(self, model: AbstractModel, series: Series, *, key: PRNGKeyArray) -> PlainGuide:
         """Make the guide for a model and a series, with θ at the centre of the prior and x on the scale of the data."""
         theta_key, encoder_key, path_key, prior_key = jr.split(key, 4)
         prior = model.parameters
-        centre = jnp.median(prior.sample(prior_key, PRIOR_DRAWS), axis=0)
+        centre = prior_centre(prior, key=prior_key)
         theta_flow = ThetaFlow(
             centre,
             jnp.full(prior.size, self.start_sd),
@@ -193,11 +145,4 @@ class MovingAverageGuide:
         chosen = np.array(drawn)
         scale = Standardise(middle[chosen], jnp.log(spread[chosen]))
         support = Constrain(Bijectors(tuple(model.state_transforms[k] for k in drawn)))
-        return Guide(theta_flow, Chain((*layers, scale, support)), encoder, model, features, drawn)
-
-
-def drawn_components(model: AbstractModel, series: Series) -> tuple[int, ...]:
-    """State components that are not read off the data at every single step."""
-    whole = jax.device_get(jnp.all(series.observed, axis=0))
-    exact = {component for component, column in model.exactly_observed.items() if whole[column]}
-    return tuple(k for k in range(model.state_size) if k not in exact)
+        return PlainGuide(theta_flow, model, drawn, Chain((*layers, scale, support)), encoder, features)

@@ -1,0 +1,7 @@
+"""Guides: the two kinds of q(θ, x), each made from settings by `build`."""
+
+from nmax.guides._base import Guide as Guide
+from nmax.guides._base import Stretch as Stretch
+from nmax.guides._lookahead import LookaheadSampler as LookaheadSampler
+from nmax.guides._moving_average import MovingAverageGuide as MovingAverageGuide
+from nmax.guides._moving_average import PlainGuide as PlainGuide

@@ -1,0 +1,135 @@
+"""Mean and covariance of one transition, in unconstrained coordinates, from whatever distribution a model returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jaxtyping import Array, Float
+from numpyro.distributions.transforms import IdentityTransform
+
+from nmax.lookahead._small import (
+    LARGEST,
+    applied,
+    inverse_cholesky,
+    log_diagonal,
+    pack,
+    semidefinite_cholesky,
+    times,
+    transposed,
+    unpack,
+)
+from nmax.models import AbstractModel, Theta
+
+STEEPEST = 0.25  # a linearisation point may not have a slope below this share of the slope at the state before
+ROOM = 2.0  # how far beyond its natural scale a constrained component may move in unconstrained units
+
+
+def transition_moments(
+    model: AbstractModel, x: Float[Array, " state"], theta: Theta, inputs: tuple[Array, ...]
+) -> tuple[Float[Array, " state"], Float[Array, "state state"]]:
+    r"""Mean $m$ and root $C$, lower triangular, of $p(x_{i+1} \mid x_i, \theta)$ as a Gaussian in unconstrained coordinates.
+
+    Exact where the transition is normal and the support the real line. Another distribution counts by its mean and
+    covariance (a normal pushed through transforms by its median and the transforms' slope there; one without moments by its
+    location and scale), and a constrained component by the slope of its bijection at the mean or, should that lie outside
+    the support, part of the way back to the state before.
+    """
+    distribution = model.transition(x, theta, *inputs)
+    transforms = model.state_transforms
+    base, forward = _underlying(distribution)
+    if forward is not None:  # a normal pushed through transforms: its own coordinates lead into the support
+        loc, scale = jnp.broadcast_to(base.loc, x.shape), jnp.broadcast_to(base.scale, x.shape)
+        pushed = [
+            jax.jvp(lambda n, k=k: transforms[k].inv(forward(n)), (loc[k],), (scale[k],)) for k in range(len(transforms))
+        ]
+        return jnp.stack([value for value, _ in pushed]), jnp.diag(jnp.stack([jnp.abs(slope) for _, slope in pushed]))
+    mean, tril = _mean_and_root(distribution)
+    if all(isinstance(transform, IdentityTransform) for transform in transforms):
+        return mean, tril
+    moved, stretch = [], []
+    for k, transform in enumerate(transforms):
+        value, factor = _through(transform, mean[k], x[k], jnp.sqrt(jnp.sum(tril[k] ** 2)))
+        moved.append(value)
+        stretch.append(factor)
+    return jnp.stack(moved), jnp.stack(stretch)[:, None] * tril
+
+
+def _underlying(distribution: dist.Distribution) -> tuple[Any, Any]:
+    """The normal under independent transformed components, and the map from it."""
+    base: Any = distribution.base_dist if isinstance(distribution, dist.Independent) else distribution
+    if not isinstance(base, dist.TransformedDistribution) or not isinstance(base.base_dist, dist.Normal):
+        return base, None
+    if any(t.domain.event_dim or t.codomain.event_dim for t in base.transforms):
+        return base, None
+
+    def forward(n):
+        for transform in base.transforms:
+            n = transform(n)
+        return n
+
+    return base.base_dist, forward
+
+
+def _mean_and_root(distribution: Any) -> tuple[Array, Array]:
+    base: Any = distribution.base_dist if isinstance(distribution, dist.Independent) else distribution
+    size = distribution.event_shape[0]
+    if isinstance(base, (dist.MultivariateNormal, dist.MultivariateStudentT)):
+        return base.loc, base.scale_tril
+    if isinstance(base, (dist.Normal, dist.StudentT, dist.Cauchy, dist.Laplace, dist.Logistic)):
+        scale = base.scale * jnp.sqrt(2.0) if isinstance(base, dist.Laplace) else base.scale
+        return jnp.broadcast_to(base.loc, (size,)), jnp.diag(jnp.broadcast_to(scale, (size,)))
+    mean = jnp.broadcast_to(distribution.mean, (size,))
+    if hasattr(distribution, "covariance_matrix"):
+        return mean, pack(semidefinite_cholesky(unpack(distribution.covariance_matrix)))
+    return mean, jnp.diag(jnp.sqrt(jnp.broadcast_to(distribution.variance, (size,))))
+
+
+def _through(transform: Any, mean: Array, before: Array, sd: Array) -> tuple[Array, Array]:
+    """A mean in unconstrained coordinates, and what its root is multiplied by."""
+    if isinstance(transform, IdentityTransform):
+        return mean, jnp.ones_like(mean)
+
+    def inverse_and_slope(point):
+        inside = transform.codomain(point)
+        u = transform.inv(jnp.where(inside, point, before))
+        return inside & jnp.isfinite(u), u, jnp.exp(transform.log_abs_det_jacobian(u, point))
+
+    _, u, slope = inverse_and_slope(before)
+    least, point = STEEPEST * slope, before
+    for share in (0.5, 1.0):
+        candidate = before + share * (mean - before)
+        inside, u_there, slope_there = inverse_and_slope(candidate)
+        good = inside & (slope_there >= least)
+        point, u, slope = (
+            jnp.where(good, new, old) for new, old in ((candidate, point), (u_there, u), (slope_there, slope))
+        )
+    factor = jnp.minimum(1.0 / slope, 1.0 + ROOM / sd)
+    rest = mean - point
+    return u + jnp.sign(rest) * jnp.minimum(jnp.abs(rest) / slope, jnp.abs(rest) + ROOM), factor
+
+
+def conditioned(
+    mean: Float[Array, " state"],
+    tril: Float[Array, "state state"],
+    known: Float[Array, " state"],
+    value: Float[Array, " state"],
+) -> tuple[Float[Array, " state"], Float[Array, "state state"], Float[Array, ""]]:
+    """A Gaussian given the components marked by `known`: mean, covariance (zero for those), and log density of them."""
+    n, k = len(mean), unpack(known)
+    c = unpack(tril)
+    covariance = times(c, transposed(c))
+    if isinstance(k, list):
+        block = [[k[i] * k[j] * covariance[i][j] + (1.0 - k[i] if i == j else 0.0) for j in range(n)] for i in range(n)]
+    else:
+        block = known[:, None] * known[None, :] * covariance + jnp.diag(1.0 - known)
+    inverse = inverse_cholesky(block)
+    whitened = applied(inverse, unpack(known * (value - mean)))
+    seen = covariance * known[None, :] if n > LARGEST else [[entry * k[j] for j, entry in enumerate(r)] for r in covariance]
+    cross = times(seen, transposed(inverse))  # Cov(all, known) L^{-T}
+    shift, explained = pack(applied(cross, whitened)), pack(times(cross, transposed(cross)))
+    unknown = 1.0 - known
+    rest = (pack(covariance) - explained) * unknown[:, None] * unknown[None, :]
+    return jnp.where(known > 0, value, mean + shift), rest, log_diagonal(inverse) - 0.5 * jnp.sum(pack(whitened) ** 2)
