@@ -18,6 +18,7 @@ from nmax._train import Converged as Converged
 from nmax._train import DivergedError as DivergedError
 from nmax._train import History as History
 from nmax.guides import Guide as Guide
+from nmax.guides import LookaheadGuide as LookaheadGuide
 from nmax.guides import MovingAverageGuide as MovingAverageGuide
 from nmax.models import SDE as SDE
 from nmax.models import Simulation as Simulation

@@ -10,18 +10,23 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from nmax._check import check_count, check_key, names_its_options
+from nmax._locate import described, locate
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
-from nmax._progress import make_meter
-from nmax._train import Converged, init, train
+from nmax._progress import Meter, make_meter
+from nmax._train import Converged, Outcome, init, train
 from nmax._validate import check_model
-from nmax.data import Windows, make_series
-from nmax.guides import MovingAverageGuide
+from nmax.data import Series, Windows, make_series
+from nmax.guides import LookaheadGuide, MovingAverageGuide, prior_centre
 from nmax.models import AbstractModel
 
 WINDOW = 50
 DRAWS = 12
+LOOKAHEAD_DRAWS = 6
+SETTLE = 150  # natural-gradient steps for q(θ) under the look-ahead
+LOOKAHEAD_STEPS = 1_500
+LOOKAHEAD_RULE = Optimiser(rate=3e-3, theta_rate=None, mean_rate=0.03, width_rate=0.03, hold=0, warmup=50, level=1 / 3)
 
 
 @names_its_options
@@ -31,9 +36,9 @@ def fit(
     *,
     key: PRNGKeyArray,
     inputs: Any = None,
-    guide: MovingAverageGuide | None = None,
+    guide: LookaheadGuide | MovingAverageGuide | None = None,
     window: int | None = None,
-    draws: int = DRAWS,
+    draws: int | None = None,
     steps: int | None = None,
     until: Converged | None = None,
     optimiser: Optimiser | None = None,
@@ -49,13 +54,16 @@ def fit(
         y: observations of shape (T + 1, d_y) or (T + 1,), row i belonging to state i; NaN where nothing was observed.
         key: random key, `jax.random.key(0)` say.
         inputs: exogenous inputs of shape (T + 1, k); the model's functions then take a third argument.
-        guide: settings of the variational family.
-        window: steps in a window, by default 50. The cost of a training step grows with it, not with T.
-        draws: windows a step, each with its own draw of θ and x, taken four times with mirrored noise.
+        guide: settings of the variational family: `nmax.LookaheadGuide()`, the default, or `nmax.MovingAverageGuide()`, the
+            paper's.
+        window: steps in a window; by default chosen by the look-ahead, 50 for the paper's guide. The cost of a training
+            step grows with it, not with T.
+        draws: windows a step, each with its own draw of θ and x, taken four times with mirrored noise; by default 6, or 12
+            for the paper's guide.
         steps: train for just so many steps.
         until: or train until converged, the default, under these settings.
         optimiser: settings of the update rule.
-        pretrain: steps of pre-training that take x near the observations; 0 for none.
+        pretrain: steps of pre-training that take x near the observations, for the paper's guide; 0 for none.
         progress: whether to show a progress bar.
 
     Returns:
@@ -67,27 +75,68 @@ def fit(
     """
     begun = time.perf_counter()
     key = check_key(key)
-    draws, pretrain = check_count("draws", draws), check_count("pretrain", pretrain, least=0)
-    goal = _goal(steps, until)
-    settings: MovingAverageGuide = _instance("guide", guide, MovingAverageGuide)
-    rule: Optimiser = _instance("optimiser", optimiser, Optimiser)
+    pretrain = check_count("pretrain", pretrain, least=0)
+    draws = None if draws is None else check_count("draws", draws)
+    settings = _settings(guide)
+    goal = _goal(steps, until, settings)
+    rule: Optimiser | None = None if optimiser is None else _instance("optimiser", optimiser, Optimiser)
     window = None if window is None else check_count("window", window)
     series = make_series(y, inputs)
     check_model(model, series)
-    windows = Windows(series.length, _window(window, series.length))
+    width = None if window is None else _window(window, series.length)
+    meter = make_meter(progress, goal if isinstance(goal, int) else None)
+    if isinstance(settings, LookaheadGuide):
+        return _fit_lookahead(settings, model, series, width, draws or LOOKAHEAD_DRAWS, goal, rule, meter, key, begun)
 
+    windows = Windows(series.length, width or min(WINDOW, series.length))
     guide_key, pretrain_key, train_key = jr.split(key, 3)
     q = settings.build(model, series, key=guide_key)
-    q = pretrain_guide(q, series, windows, draws, pretrain, key=pretrain_key)
-    state, training = init(q, rule, windows, draws, key=train_key)
-    meter = make_meter(progress, goal if isinstance(goal, int) else None)
+    q = pretrain_guide(q, series, windows, draws or DRAWS, pretrain, key=pretrain_key)
+    state, training = init(q, rule or Optimiser(), windows, draws or DRAWS, key=train_key)
     outcome = train(state, series, training, goal, meter)
     return Posterior(model, series, windows, outcome, time.perf_counter() - begun)
 
 
-def _goal(steps: int | None, until: Converged | None) -> int | Converged:
+def _fit_lookahead(
+    settings: LookaheadGuide,
+    model: AbstractModel,
+    series: Series,
+    width: int | None,
+    draws: int,
+    goal: int | Converged,
+    rule: Optimiser | None,
+    meter: Meter,
+    key: PRNGKeyArray,
+    begun: float,
+) -> Posterior:
+    """Find the posterior by the look-ahead alone, then train the neural layers if there are any."""
+    locate_key, train_key, centre_key = jr.split(key, 3)
+    centre = prior_centre(model.parameters, key=centre_key)
+    located = locate(settings, model, series, centre, width=width, steps=SETTLE, key=locate_key)
+    notes = described(located, series)
+    if located.guide.encoder is None:
+        meter.close()
+        reason = f"q(θ) settled in {SETTLE} natural-gradient steps"
+        outcome = Outcome(located.guide, located.history, reason, True, SETTLE, 0)
+    else:
+        state, training = init(located.guide, rule or LOOKAHEAD_RULE, located.windows, draws, key=train_key)
+        outcome = train(state, series, training, goal, meter)
+    return Posterior(model, series, located.windows, outcome, time.perf_counter() - begun, notes, located.modes)
+
+
+def _settings(guide: Any) -> LookaheadGuide | MovingAverageGuide:
+    if guide is None:
+        return LookaheadGuide()
+    if not isinstance(guide, (LookaheadGuide, MovingAverageGuide)):
+        raise TypeError(f"`guide` must be an nmax.LookaheadGuide or an nmax.MovingAverageGuide; got {type(guide).__name__}.")
+    return guide
+
+
+def _goal(steps: int | None, until: Converged | None, settings: Any) -> int | Converged:
     if steps is not None and until is not None:
         raise ValueError("Pass `steps`, a fixed number, or `until`, the settings for a stop when converged; got both.")
+    if steps is None and until is None and isinstance(settings, LookaheadGuide):
+        return LOOKAHEAD_STEPS
     return check_count("steps", steps) if steps is not None else _instance("until", until, Converged)
 
 
@@ -99,10 +148,10 @@ def _instance(name: str, value: Any, kind: type) -> Any:
     return value
 
 
-def _window(window: int | None, length: int) -> int:
-    if window is not None and window > length:
+def _window(window: int, length: int) -> int:
+    if window > length:
         warnings.warn(
             f"`window` can be at most {length}, the number of steps of the series; got {window}. Using {length}.",
             stacklevel=3,
         )
-    return min(WINDOW if window is None else window, length)
+    return min(window, length)

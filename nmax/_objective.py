@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -62,9 +64,23 @@ def window_elbo(
         theta_noise: base noise of θ.
         z: noise for the `windows.width` + 1 steps from one before the window on, and the guide's reach around them.
     """  # noqa: D205
-    model, prior = guide.model, guide.model.parameters
     flat, log_q_theta = guide.theta(theta_noise)
-    theta = prior.constrain(flat)
+    own = guide.model.parameters.log_prob(flat) - log_q_theta
+    return dataclasses.replace(window_ratio(guide, series, windows, window, flat, theta_noise, z), theta=own)
+
+
+def window_ratio(
+    guide: Guide,
+    series: Series,
+    windows: Windows,
+    window: Window,
+    flat: Float[Array, " param"],
+    theta_noise: Float[Array, " param"],
+    z: Float[Array, "noise drawn"],
+) -> Elbo:
+    """The same at any θ, given in unconstrained coordinates, and without θ's own part."""
+    model = guide.model
+    theta = model.parameters.constrain(flat)
     x, log_q, ahead = guide.path(theta, theta_noise, z, series, window.start - 1)
 
     counted = jnp.arange(windows.width) < window.size
@@ -85,7 +101,7 @@ def window_elbo(
         return jnp.sum(jnp.where(counted, parts, 0.0)) * (windows.length / window.size)
 
     return Elbo(
-        theta=prior.log_prob(flat) - log_q_theta,
+        theta=jnp.zeros(()),
         dynamics=whole(dynamics),
         data=whole(data) + first,
         entropy=-whole(log_q[1:]),

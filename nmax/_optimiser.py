@@ -35,7 +35,8 @@ class Optimiser:
     Attributes:
         method: `"adam"` or `"adamax"`.
         rate: learning rate of the networks.
-        theta_rate: learning rate of the mean of q(θ), in unconstrained units, before the rates fall.
+        theta_rate: learning rate of the mean of q(θ), in unconstrained units, before the rates fall; `None` where it begins
+            near the posterior, and moves in its own coordinates throughout.
         mean_rate: the same in standard deviations of q(θ), while they fall.
         width_rate: learning rate of the covariance of q(θ), a relative one.
         b1: decay of the mean of the gradients.
@@ -51,7 +52,7 @@ class Optimiser:
 
     method: str = "adam"
     rate: float = 5e-3
-    theta_rate: float = 2e-2
+    theta_rate: float | None = 2e-2
     mean_rate: float = 0.1
     width_rate: float = 0.05
     b1: float = 0.9
@@ -66,8 +67,10 @@ class Optimiser:
     def __post_init__(self):
         if self.method not in ("adam", "adamax"):
             raise ValueError(f'`method` must be "adam" or "adamax"; got {self.method!r}.')
-        for name in ("rate", "theta_rate", "mean_rate", "width_rate", "final"):
+        for name in ("rate", "mean_rate", "width_rate", "final"):
             check_positive(name, getattr(self, name))
+        if self.theta_rate is not None:
+            check_positive("theta_rate", self.theta_rate)
         if self.clip is not None:
             check_positive("clip", self.clip)
         check_count("hold", self.hold, least=0)
@@ -112,7 +115,8 @@ class Optimiser:
         loc, loc_state = self._rule.update(plain.loc, state.loc)
 
         step = head.moved(dataclasses.replace(own, loc=-self.mean_rate * own.loc, matrix=-self.width_rate * own.matrix))
-        step = dataclasses.replace(step, loc=jnp.where(falling, step.loc, -self.theta_rate * loc))
+        if self.theta_rate is not None:
+            step = dataclasses.replace(step, loc=jnp.where(falling, step.loc, -self.theta_rate * loc))
         rate = self.rate * jnp.clip((count - self.hold + 1) / max(self.warmup, 1), 0.0, 1.0)
         networks = jax.tree.map(lambda u: -rate * u, networks)
         change = eqx.tree_at(lambda g: g.theta_flow.head, networks, step, is_leaf=lambda leaf: leaf is None)

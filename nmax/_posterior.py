@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from nmax._check import check_count, check_key
 from nmax._noise import noise
 from nmax._objective import mirrored_elbo, noise_size
+from nmax._start import Mode
 from nmax._summary import Summary, summarise
 from nmax._train import Outcome
 from nmax.data import Series, Windows
@@ -47,14 +48,25 @@ class Posterior:
         steps: steps done.
         skipped: steps left out because their gradient was not finite.
         seconds: wall clock of the fit, compilation included.
+        notes: what the guide found and chose, in sentences.
+        modes: the modes of θ that several starts led to, the one that was taken first.
     """
 
-    def __init__(self, model: AbstractModel, series: Series, windows: Windows, outcome: Outcome, seconds: float):
+    def __init__(
+        self,
+        model: AbstractModel,
+        series: Series,
+        windows: Windows,
+        outcome: Outcome,
+        seconds: float,
+        notes: tuple[str, ...] = (),
+        modes: tuple[Mode, ...] = (),
+    ):
         self.model, self.series, self.windows = model, series, windows
         self.guide, self.history = outcome.guide, outcome.history
         self.reason, self.converged = outcome.reason, outcome.converged
-        self.steps, self.skipped = int(outcome.state.count), int(outcome.state.skipped)
-        self.seconds = seconds
+        self.steps, self.skipped = outcome.steps, outcome.skipped
+        self.seconds, self.notes, self.modes = seconds, notes, modes
 
     def theta(self, draws: int, *, key: PRNGKeyArray) -> dict[str, np.ndarray]:
         """Draws of the parameters on the user's own scale, name -> array with the draws along the first axis.
@@ -127,6 +139,7 @@ class Posterior:
             seconds=self.seconds,
             reason=self.reason,
             skipped=self.skipped,
+            notes=self.notes,
         )
 
     def __repr__(self) -> str:

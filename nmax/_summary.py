@@ -22,6 +22,7 @@ class Summary:
         seconds: wall clock of the fit.
         reason: why training ended.
         skipped: steps left out because their gradient was not finite.
+        notes: what the guide found and chose.
     """
 
     parameters: dict[str, dict[str, float]]
@@ -32,6 +33,7 @@ class Summary:
     seconds: float
     reason: str
     skipped: int
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         width = max(len("parameter"), *(len(label) for label in self.parameters))
@@ -47,7 +49,7 @@ class Summary:
         ]
         if self.skipped:
             lines.append(f"{self.skipped} steps were left out: their gradient was not finite")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
     __repr__ = __str__
 

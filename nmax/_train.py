@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -201,11 +200,11 @@ class Outcome(NamedTuple):
     """What training came to."""
 
     guide: Guide
-    state: State
     history: History
     reason: str
     converged: bool
-    seconds: float
+    steps: int
+    skipped: int
 
 
 class DivergedError(RuntimeError):
@@ -218,7 +217,7 @@ class DivergedError(RuntimeError):
 
 def train(state: State, series: Series, training: Training, until: int | Converged, meter: Meter) -> Outcome:
     """Train for a number of steps, or until converged."""
-    begun, records = time.perf_counter(), []
+    records: list[History] = []
     end = until if isinstance(until, int) else until.most
     reason, converged = _reason_at_end(until), False
     cooling = False
@@ -233,7 +232,7 @@ def train(state: State, series: Series, training: Training, until: int | Converg
             elbo = np.concatenate([r.total for r in records])
             meter.update(steps, _mean_of_finite(elbo[-CHUNK:]), "settle" if done >= int(state.fall_start) else "fit")
             if int(state.skipped_in_a_row) >= MOST_SKIPPED:
-                raise DivergedError(_diverged(state), _outcome(state, training, records, "diverged", False, begun))
+                raise DivergedError(_diverged(state), _outcome(state, training, records, "diverged", False))
             if not cooling and isinstance(until, Converged):
                 done += steps
                 converged = until.still(elbo)
@@ -246,17 +245,16 @@ def train(state: State, series: Series, training: Training, until: int | Converg
         reason, converged = f"interrupted after {int(state.count)} steps", False
     finally:
         meter.close()
-    return _outcome(state, training, records, reason, converged, begun)
+    return _outcome(state, training, records, reason, converged)
 
 
-def _outcome(
-    state: State, training: Training, records: list[History], reason: str, converged: bool, begun: float
-) -> Outcome:
+def _outcome(state: State, training: Training, records: list[History], reason: str, converged: bool) -> Outcome:
     empty = np.zeros(0, np.float32)
     parts: dict[str, Any] = {
         name: np.concatenate([getattr(r, name) for r in records]) if records else empty for name in History._fields
     }
-    return Outcome(training.guide(state.average), state, History(**parts), reason, converged, time.perf_counter() - begun)
+    guide = training.guide(state.average)
+    return Outcome(guide, History(**parts), reason, converged, int(state.count), int(state.skipped))
 
 
 def _mean_of_finite(elbo: Float[np.ndarray, " step"]) -> float:

@@ -103,7 +103,7 @@ def test_a_run_of_non_finite_steps_ends_in_an_error_that_keeps_what_there_was():
     state, training = init(guide, nmax.Optimiser(), Windows(series.length, 10), 4, key=jr.key(1))
     with pytest.raises(nmax.DivergedError, match="Try a smaller learning rate") as caught:
         train(state, series, training, 1_000, Silent())
-    assert caught.value.outcome.state.count == 100
+    assert caught.value.outcome.steps == 100
 
 
 def test_some_non_finite_steps_are_survived():

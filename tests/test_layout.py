@@ -9,14 +9,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "nmax"
 LAYERS = [
-    {"_types", "_check", "_noise"},
+    {"_types", "_check", "_noise", "_small"},
     {"data", "flows"},
     {"models", "features"},
     {"_first_guess", "reference"},
     {"lookahead", "_validate"},
     {"guides"},
     {"_objective", "_optimiser", "_progress", "_pretrain"},
-    {"_train", "_summary"},
+    {"_scores", "_train", "_summary"},
+    {"_start"},
+    {"_natural"},
+    {"_locate"},
     {"_posterior"},
     {"_fit"},
     {"__init__"},

@@ -61,11 +61,15 @@ class ThetaFlow(eqx.Module):
     def __call__(self, noise: Float[Array, " param"]) -> tuple[Float[Array, " param"], Float[Array, ""]]:
         """Return the unconstrained parameters and log q of them."""
         base = -0.5 * jnp.sum(noise**2) - 0.5 * self.size * jnp.log(2 * jnp.pi)
-        log_det = jnp.sum(jnp.log(jnp.diagonal(self.head.matrix)))
-        if self.autoregressive is not None:
-            noise, log_det_iaf = self.autoregressive.transform_and_log_det(noise)
-            log_det = log_det + log_det_iaf
-        return self.head.loc + self.head.matrix @ noise, base - log_det
+        inner, log_det = self.inner(noise)
+        log_det = log_det + jnp.sum(jnp.log(jnp.diagonal(self.head.matrix)))
+        return self.head.loc + self.head.matrix @ inner, base - log_det
+
+    def inner(self, noise: Float[Array, " param"]) -> tuple[Float[Array, " param"], Float[Array, ""]]:
+        """What the affine head is applied to, and the log determinant up to there."""
+        if self.autoregressive is None:
+            return noise, jnp.zeros(())
+        return self.autoregressive.transform_and_log_det(noise)
 
     def noise(self, flat: Float[Array, " param"]) -> Float[Array, " param"]:
         """The base noise of given unconstrained parameters: the inverse."""

@@ -34,7 +34,9 @@ class LookaheadSampler(Guide):
         features: the local side information.
         block: steps of a block. One block longer than the series needs no buffer.
         buffer: steps around it.
-        damping: of the iterations that find the reference path.
+        iterations: at the most, to find the reference path.
+        own: whether each draw of θ has its own reference path. If not, all share that of the centre of q(θ): as good on
+            a long series, where q(θ) is narrow, and it is found once for all of them.
     """
 
     layers: Chain
@@ -44,7 +46,8 @@ class LookaheadSampler(Guide):
     features: tuple[AbstractFeature, ...] = eqx.field(static=True)
     block: int = eqx.field(static=True)
     buffer: int = eqx.field(static=True)
-    damping: tuple[float, ...] = eqx.field(static=True)
+    own: bool = eqx.field(static=True)
+    iterations: Int[Array, ""]
 
     @property
     def reach(self) -> Reach:
@@ -71,7 +74,7 @@ class LookaheadSampler(Guide):
 
         earlier = -(-before // block) if self.encoder is not None else 0  # blocks that only the layers look at
         numbers = number - earlier + jnp.arange(earlier + count, dtype=jnp.int32)
-        rows, references = jax.vmap(lambda k: self.reference(series, k))(numbers)
+        rows, references = jax.vmap(lambda k: self.reference(theta, series, k))(numbers)
         shaped, log_scale = self._shaped(around, theta_noise, series, references, number * block - before)
         pieces = jnp.stack([shaped[k * block : (k + 1) * block + buffer] for k in range(count)])
         drawn = jax.vmap(lambda *block: self._draw_block(theta, *block))
@@ -88,22 +91,24 @@ class LookaheadSampler(Guide):
         ahead = jnp.where(inside & (index < series.length), ahead, 0.0)
         return Stretch(self.states(theta, flow, series, index), jnp.where(inside, log_q, 0.0), ahead)
 
-    def reference(self, series: Series, number: Int[Array, ""]) -> tuple[Rows, Reference]:
+    def reference(self, theta: Theta, series: Series, number: Int[Array, ""]) -> tuple[Rows, Reference]:
         """The rows of a block with its buffers, and the Gaussians around which the model is made linear there.
 
-        They are found at the centre of q(θ), and taken as given: no gradient flows through them.
+        They are taken as given: no gradient flows through them. Where they have settled it would be zero, since of all
+        references they come nearest to the posterior.
         """
-        centre = jax.lax.stop_gradient(self.theta_flow(jnp.zeros(self.theta_flow.size))[0])
-        dynamics = Dynamics(self.model.parameters.constrain(centre), self.model, self.drawn)
+        if not self.own:
+            theta = self.model.parameters.constrain(self.theta_flow(jnp.zeros(self.theta_flow.size))[0])
+        dynamics = Dynamics(jax.lax.stop_gradient(theta), self.model, self.drawn)
         index = number * self.block - self.buffer + jnp.arange(self.block + 2 * self.buffer + 1, dtype=jnp.int32)
         rows = rows_of(self.model, series, index)
         guess = first_guess(self.model, series, dynamics.theta, index[:-1])[:, jnp.array(self.drawn)]
         guess = jnp.where((index[:-1] <= 0)[:, None], dynamics.start[None], guess)
         spread = jax.lax.stop_gradient(self.spread)
-        reference = smoothed(dynamics, guess, spread, rows, self._first(dynamics, index[0]), self.damping)
+        reference = smoothed(dynamics, guess, spread, rows, self.first(dynamics, index[0]), self.iterations)
         return rows, jax.lax.stop_gradient(reference)
 
-    def _first(self, dynamics: Dynamics, index: Int[Array, ""]) -> tuple[Array, Array]:
+    def first(self, dynamics: Dynamics, index: Int[Array, ""]) -> tuple[Array, Array]:
         """Mean and root of the state at the first step of a block, before any data."""
         known = index <= 0
         centre, spread = jax.lax.stop_gradient((self.centre, self.spread))
@@ -114,7 +119,7 @@ class LookaheadSampler(Guide):
     ) -> tuple[Array, Array, Array]:
         """One block: $u$, log determinant and $D$ of its steps."""
         dynamics = Dynamics(theta, self.model, self.drawn)
-        ahead = look_ahead(linearised(dynamics, reference, rows, self._first(dynamics, rows.index[0])))
+        ahead = look_ahead(linearised(dynamics, reference, rows, self.first(dynamics, rows.index[0])))
         rows, reference, ahead = jax.tree.map(lambda a: a[: len(z)], (rows, reference, ahead))
         u, log_det = draw(dynamics, reference, ahead, rows, z)
         delta = u - reference.mean

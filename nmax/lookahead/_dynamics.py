@@ -8,9 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from nmax.data import Series
-from nmax.lookahead._moments import conditioned, transition_moments
-from nmax.lookahead._small import (
+from nmax._small import (
     added,
     pack,
     scaled,
@@ -20,6 +18,8 @@ from nmax.lookahead._small import (
     transposed,
     unpack,
 )
+from nmax.data import Series
+from nmax.lookahead._moments import conditioned, transition_moments
 from nmax.models import AbstractModel, Theta
 
 REACH = 3.0**0.5  # of the quadrature points, in standard deviations: exact for polynomials up to the fifth degree an axis
@@ -88,15 +88,20 @@ class Dynamics(eqx.Module):
         x = jnp.asarray(self.model.initial(self.theta), jnp.float32)
         return jnp.stack([self.model.state_transforms[k].inv(x[k]) for k in self.drawn])
 
-    def state(self, u: Float[Array, " drawn"], row: Rows) -> Float[Array, " state"]:
-        """The whole state at one step, on the model's own scale; what the data show is taken from them."""
+    def whole(self, u: Float[Array, " drawn"], row: Rows) -> Float[Array, " state"]:
+        """All components at one step, unconstrained; what the data show is taken from them."""
+        if not self.model.exactly_observed:
+            return u
         parts = []
-        for k, transform in enumerate(self.model.state_transforms):
+        for k in range(self.model.state_size):
             here = row.value[k]
-            if k in self.drawn:
-                here = jnp.where(row.known[k] > 0, here, u[self.drawn.index(k)])
-            parts.append(transform(here))
+            parts.append(jnp.where(row.known[k] > 0, here, u[self.drawn.index(k)]) if k in self.drawn else here)
         return jnp.stack(parts)
+
+    def state(self, u: Float[Array, " drawn"], row: Rows) -> Float[Array, " state"]:
+        """The state at one step on the model's own scale."""
+        whole = self.whole(u, row)
+        return jnp.stack([transform(whole[k]) for k, transform in enumerate(self.model.state_transforms)])
 
     def move(self, u: Float[Array, " drawn"], row: Rows, following: Rows) -> tuple[Array, Array, Array]:
         """Mean and root of the next step's drawn components, and log density of those that the data show exactly.
@@ -104,7 +109,7 @@ class Dynamics(eqx.Module):
         Outside 1..T nothing is drawn: up to index 0 the state is the model's start, beyond T it stays where it is.
         """
         inputs = (following.inputs,) if following.inputs.shape[0] else ()
-        mean, root = transition_moments(self.model, self.state(u, row), self.theta, inputs)
+        mean, root = transition_moments(self.model, self.whole(u, row), self.theta, inputs)
         log_density = jnp.zeros(())
         if self.model.exactly_observed:
             mean, covariance, log_density = conditioned(mean, root, following.known, following.value)

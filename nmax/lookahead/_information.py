@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from nmax.lookahead._dynamics import Dynamics, Linear, Reference, Rows
-from nmax.lookahead._small import (
+from nmax._small import (
     Matrix,
     Vector,
     added,
@@ -26,6 +25,7 @@ from nmax.lookahead._small import (
     unpack,
     zeros,
 )
+from nmax.lookahead._dynamics import Dynamics, Linear, Reference, Rows
 
 
 class Ahead(eqx.Module):
@@ -105,7 +105,7 @@ def look_ahead(linear: Linear) -> Ahead:
 
     parts = (linear.slope, linear.defect, linear.root, linear.precision, linear.gradient)
     steps = tuple(unpack(part, lead=1) for part in parts)
-    _, ahead = jax.lax.scan(jax.checkpoint(back, prevent_cse=False), zeros(linear.defect.shape[1]), steps, reverse=True)
+    _, ahead = jax.lax.scan(back, zeros(linear.defect.shape[1]), steps, reverse=True)
     return Ahead(*(pack(part) for part in ahead))
 
 
@@ -152,5 +152,7 @@ def draw(
     first = jnp.where(pinned, dynamics.start, reference.mean[0] + reference.root[0] @ z[0])
     log_det = jnp.where(pinned, 0.0, log_diagonal(unpack(reference.root[0])))
     entries = (unpack(a[late], lead=1) for a in (ahead.precision, ahead.gradient, reference.mean, z))
-    _, (u, log_dets) = jax.lax.scan(jax.checkpoint(forward, prevent_cse=False), unpack(first), (part(rows, early), part(rows, late), *entries))
+    _, (u, log_dets) = jax.lax.scan(
+        jax.checkpoint(forward, prevent_cse=False), unpack(first), (part(rows, early), part(rows, late), *entries)
+    )
     return jnp.concatenate([first[None], pack(u)]), jnp.concatenate([log_det[None], log_dets])

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 from numpyro.distributions.transforms import IdentityTransform
 
-from nmax.lookahead._small import (
+from nmax._small import (
     LARGEST,
     applied,
     inverse_cholesky,
@@ -28,17 +28,18 @@ ROOM = 2.0  # how far beyond its natural scale a constrained component may move 
 
 
 def transition_moments(
-    model: AbstractModel, x: Float[Array, " state"], theta: Theta, inputs: tuple[Array, ...]
+    model: AbstractModel, u: Float[Array, " state"], theta: Theta, inputs: tuple[Array, ...]
 ) -> tuple[Float[Array, " state"], Float[Array, "state state"]]:
     r"""Mean $m$ and root $C$, lower triangular, of $p(x_{i+1} \mid x_i, \theta)$ as a Gaussian in unconstrained coordinates.
 
     Exact where the transition is normal and the support the real line. Another distribution counts by its mean and
     covariance (a normal pushed through transforms by its median and the transforms' slope there; one without moments by its
     location and scale), and a constrained component by the slope of its bijection at the mean or, should that lie outside
-    the support, part of the way back to the state before.
+    the support or where the slope is much less, at the state before.
     """
-    distribution = model.transition(x, theta, *inputs)
     transforms = model.state_transforms
+    x = jnp.stack([transform(u[k]) for k, transform in enumerate(transforms)])
+    distribution = model.transition(x, theta, *inputs)
     base, forward = _underlying(distribution)
     if forward is not None:  # a normal pushed through transforms: its own coordinates lead into the support
         loc, scale = jnp.broadcast_to(base.loc, x.shape), jnp.broadcast_to(base.scale, x.shape)
@@ -51,7 +52,7 @@ def transition_moments(
         return mean, tril
     moved, stretch = [], []
     for k, transform in enumerate(transforms):
-        value, factor = _through(transform, mean[k], x[k], jnp.sqrt(jnp.sum(tril[k] ** 2)))
+        value, factor = _through(transform, mean[k], u[k], jnp.sqrt(jnp.sum(tril[k] ** 2)))
         moved.append(value)
         stretch.append(factor)
     return jnp.stack(moved), jnp.stack(stretch)[:, None] * tril
@@ -92,23 +93,19 @@ def _through(transform: Any, mean: Array, before: Array, sd: Array) -> tuple[Arr
     if isinstance(transform, IdentityTransform):
         return mean, jnp.ones_like(mean)
 
-    def inverse_and_slope(point):
-        inside = transform.codomain(point)
-        u = transform.inv(jnp.where(inside, point, before))
-        return inside & jnp.isfinite(u), u, jnp.exp(transform.log_abs_det_jacobian(u, point))
-
-    _, u, slope = inverse_and_slope(before)
-    least, point = STEEPEST * slope, before
-    for share in (0.5, 1.0):
-        candidate = before + share * (mean - before)
-        inside, u_there, slope_there = inverse_and_slope(candidate)
-        good = inside & (slope_there >= least)
-        point, u, slope = (
-            jnp.where(good, new, old) for new, old in ((candidate, point), (u_there, u), (slope_there, slope))
-        )
+    slope_before = _slope(transform, before)
+    inside = transform.codomain(mean)
+    u_mean = transform.inv(jnp.where(inside, mean, before))
+    slope_mean = _slope(transform, u_mean)
+    good = inside & jnp.isfinite(u_mean) & (slope_mean >= STEEPEST * slope_before)
+    u, slope = jnp.where(good, u_mean, before), jnp.where(good, slope_mean, slope_before)
+    rest = jnp.where(good, 0.0, mean - transform(before))
     factor = jnp.minimum(1.0 / slope, 1.0 + ROOM / sd)
-    rest = mean - point
     return u + jnp.sign(rest) * jnp.minimum(jnp.abs(rest) / slope, jnp.abs(rest) + ROOM), factor
+
+
+def _slope(transform: Any, u: Array) -> Array:
+    return jnp.exp(transform.log_abs_det_jacobian(u, transform(u)))
 
 
 def conditioned(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -16,8 +17,11 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import SoftplusTransform, biject_to
 
 from nmax._check import with_named_options
+from nmax._small import LARGEST
 from nmax.models._observe import masked_log_prob
 from nmax.models._priors import Prior, Theta
+
+LOG_2PI = math.log(2 * math.pi)
 
 
 class AbstractModel:
@@ -53,7 +57,10 @@ class AbstractModel:
 
     def transition_log_prob(self, before: Array, x: Array, theta: Theta, inputs: Array) -> Float[Array, ""]:
         """$\\log p(x_i \\mid x_{i-1}, \\theta)$ of one step."""
-        return jnp.asarray(self.transition(before, theta, *_row(inputs)).log_prob(x))
+        distribution = self.transition(before, theta, *_row(inputs))
+        if isinstance(distribution, dist.MultivariateNormal):
+            return _normal_log_prob(distribution, x)
+        return jnp.asarray(distribution.log_prob(x))
 
     def observation_log_prob(
         self, x: Array, y: Float[Array, " obs"], observed: Bool[Array, " obs"], theta: Theta, inputs: Array
@@ -96,6 +103,16 @@ class StateSpaceModel(AbstractModel):
     observation: Callable[..., dist.Distribution] | None = None
     support: Any = dataclasses.field(default_factory=lambda: constraints.real)
     exactly_observed: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+
+def _normal_log_prob(distribution: Any, x: Array) -> Float[Array, ""]:
+    """The multivariate normal's, with a small triangular system solved entry by entry (`nmax._small`)."""
+    root, rest, whitened = distribution.scale_tril, x - distribution.loc, []
+    if len(x) > LARGEST:
+        return distribution.log_prob(x)
+    for i in range(len(x)):
+        whitened.append((rest[i] - sum(root[i, k] * whitened[k] for k in range(i))) / root[i, i])
+    return -0.5 * jnp.sum(jnp.stack(whitened) ** 2) - jnp.sum(jnp.log(jnp.diagonal(root))) - 0.5 * len(x) * LOG_2PI
 
 
 def _row(inputs: Array) -> tuple[Array, ...]:

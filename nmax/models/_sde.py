@@ -8,10 +8,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jaxtyping import Array, Float
+from jaxtyping import Array
 from numpyro.distributions import constraints
 
 from nmax._check import check_positive, with_named_options
+from nmax._small import cholesky, pack, unpack
 from nmax.models._base import AbstractModel
 from nmax.models._priors import Theta
 
@@ -53,20 +54,7 @@ class SDE(AbstractModel):
         mean = x + drift * self.dt
         if covariance.ndim == 1:
             return dist.Normal(mean, jnp.sqrt(covariance)).to_event(1)
-        return dist.MultivariateNormal(mean, scale_tril=cholesky(covariance))
-
-
-def cholesky(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Lower Cholesky factor; written out for small matrices, where a batch of LAPACK calls would take most of a step."""
-    d = len(matrix)
-    if d > 4:
-        return jnp.linalg.cholesky(matrix)
-    factor: list[list[Any]] = [[jnp.zeros(()) for _ in range(d)] for _ in range(d)]
-    for i in range(d):
-        for j in range(i + 1):
-            rest = matrix[i, j] - sum(factor[i][k] * factor[j][k] for k in range(j))
-            factor[i][j] = jnp.sqrt(rest) if i == j else rest / factor[j][j]
-    return jnp.stack([jnp.stack(row) for row in factor])
+        return dist.MultivariateNormal(mean, scale_tril=pack(cholesky(unpack(covariance))))
 
 
 def _check_shape(name: str, array: Array, allowed: list[tuple[int, ...]]) -> None:

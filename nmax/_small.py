@@ -93,6 +93,19 @@ def applied(a: Matrix, x: Vector) -> Vector:
     return [_dot(row, x) for row in a] if isinstance(a, list) else a @ x
 
 
+def cholesky(a: Matrix) -> Matrix:
+    """Lower factor of a positive definite matrix; NaN if it is not."""
+    if not isinstance(a, list):
+        return jnp.linalg.cholesky(a)
+    n = len(a)
+    lower = [[0.0 * a[0][0]] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i + 1):
+            rest = a[i][j] - sum(lower[i][k] * lower[j][k] for k in range(j))
+            lower[i][j] = jnp.sqrt(rest) if i == j else rest / lower[j][j]
+    return lower
+
+
 def inverse_cholesky(a: Matrix) -> Matrix:
     """$L^{-1}$, lower triangular, of a positive definite matrix $LL^\\top$."""
     if not isinstance(a, list):

@@ -1,0 +1,167 @@
+"""From a model and a series to a look-ahead guide at the posterior: modes, buffers, what the Gaussian leaves, q(θ)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from nmax._natural import settle, started
+from nmax._scores import Scores
+from nmax._start import Mode, PriorDensity, modes, newton
+from nmax._train import History
+from nmax.data import Series, Windows
+from nmax.guides import LookaheadGuide, LookaheadSampler
+from nmax.lookahead import Dynamics, linearised, look_ahead, memory
+from nmax.models import AbstractModel
+
+LONG = 20_000  # steps from which a window has four blocks instead of two
+CUT_NATS = 0.05  # what cutting the series into blocks may cost in all
+STRETCHES = 12  # where the path's memory is looked at
+SHORTFALL_WINDOWS, SHORTFALL_DRAWS = 12, 8
+SHORTFALL = 0.25  # nats below which the Gaussian look-ahead is good enough
+LAYERS = 2
+
+
+class Located(NamedTuple):
+    """Where the look-ahead finds the posterior.
+
+    Attributes:
+        guide: with q(θ) settled, and neural layers at the identity where some are wanted.
+        windows: the partition of the series.
+        modes: of θ, the one with most mass first.
+        shortfall: estimate of what the Gaussian look-ahead leaves to gain, in nats.
+        needed: steps the path takes to forget.
+        history: parts of the ELBO while q(θ) settled.
+    """
+
+    guide: LookaheadSampler
+    windows: Windows
+    modes: tuple[Mode, ...]
+    shortfall: float
+    needed: int
+    history: History
+
+
+def locate(
+    settings: LookaheadGuide,
+    model: AbstractModel,
+    series: Series,
+    centre: Float[Array, " param"],
+    *,
+    width: int | None,
+    steps: int,
+    key: PRNGKeyArray,
+) -> Located:
+    """Find the modes, choose buffers and layers, and settle q(θ)."""
+    build_key, mode_key, gap_key, settle_key = jr.split(key, 4)
+    guide = settings.build(model, series, key=build_key, theta=centre)
+    windows = partition(guide, series, width)
+    scores = Scores(guide, series, windows)
+    found = modes(scores, np.asarray(centre, np.float64), settings.starts, key=mode_key)
+    needed = forgetting(guide, series, found[0])
+    if needed > guide.buffer and guide.block <= series.length and settings.buffer is None:
+        block, buffer = settings.extent(series, needed)
+        guide = dataclasses.replace(guide, block=block, buffer=buffer)
+        windows = partition(guide, series, width)
+        scores = Scores(guide, series, windows)
+        prior = PriorDensity(model.parameters)
+        found = [newton(scores, prior, mode.theta, 2, key=mode_key) for mode in found]
+    gap = shortfall(scores, found[0], key=gap_key)
+    flow, history = settle(scores, started(guide.theta_flow, found[0]), found[0], steps, key=settle_key)
+    layers = settings.layers if settings.layers is not None else (LAYERS if gap > SHORTFALL else 0)
+    guide = settings.with_layers(guide, layers, series, key=build_key)
+    guide = dataclasses.replace(guide, theta_flow=flow, own=guide.block > series.length)
+    return Located(guide, windows, tuple(found), gap, needed, history)
+
+
+def partition(guide: LookaheadSampler, series: Series, width: int | None) -> Windows:
+    """Windows of whole blocks, unless a width is given."""
+    if width is None:
+        width = guide.block * (4 if series.length >= LONG else 2)
+    return Windows(series.length, min(width, series.length))
+
+
+def forgetting(guide: LookaheadSampler, series: Series, mode: Mode) -> int:
+    r"""Steps after which the path has forgotten where it was, for all that it matters.
+
+    A block begun $\epsilon$ standard deviations off costs about $\epsilon^2/2$ nats, and there are $T / b$ blocks: the
+    first lag from which on the memory stays below the ε that costs `CUT_NATS` in all.
+    """
+    lags = min((guide.block + 2 * guide.buffer) // 2, series.length)
+    tolerance = np.sqrt(2.0 * CUT_NATS * guide.block / series.length)
+    last = max(series.length // guide.block - 1, 0)
+    numbers = np.unique(np.linspace(min(1, last), last, STRETCHES).astype(np.int64))
+    left = np.asarray(_memory(guide, series, jnp.asarray(mode.theta, jnp.float32), jnp.asarray(numbers, jnp.int32), lags))
+    typical = np.nan_to_num(np.sqrt(np.mean(left**2, axis=0)), nan=np.inf)
+    above = np.flatnonzero(typical > tolerance)
+    return int(above[-1]) + 2 if len(above) else 1
+
+
+@eqx.filter_jit
+def _memory(guide: LookaheadSampler, series: Series, flat: Array, numbers: Array, lags: int) -> Float[Array, "block lags"]:
+    theta = guide.model.parameters.constrain(flat)
+    dynamics = Dynamics(theta, guide.model, guide.drawn)
+
+    def one(number):
+        rows, reference = guide.reference(theta, series, number)
+        linear = linearised(dynamics, reference, rows, guide.first(dynamics, rows.index[0]))
+        return memory(linear, look_ahead(linear), reference, lags // 2, lags)
+
+    return jax.vmap(one)(numbers)
+
+
+def shortfall(scores: Scores, mode: Mode, *, key: PRNGKeyArray) -> float:
+    r"""What q(x | θ) falls short of the posterior at a mode, in nats of the whole series.
+
+    If it were exact, a window's log-ratio would be the same for all noise. Its variance over the noise is near twice the
+    Kullback–Leibler divergence while that is small.
+    """
+    count = scores.windows.count
+    chosen = np.unique(np.linspace(0, count - 1, SHORTFALL_WINDOWS).astype(np.int64))
+    draws = max(SHORTFALL_DRAWS, SHORTFALL_WINDOWS * SHORTFALL_DRAWS // len(chosen))
+    number = np.repeat(chosen, draws)
+    value, _ = scores(np.tile(mode.theta, (len(number), 1)), number, key=key)
+    return float(0.5 * value.reshape(-1, draws).var(axis=1, ddof=1).mean() * count)
+
+
+def described(located: Located, series: Series) -> tuple[str, ...]:
+    """What was found and chosen, in sentences."""
+    guide, lines = located.guide, []
+    if guide.block > series.length:
+        lines.append("look-ahead over the whole series at once")
+    else:
+        lines.append(
+            f"look-ahead in blocks of {guide.block} steps with buffers of {guide.buffer}; the path forgets in "
+            f"{located.needed}, windows have {located.windows.width}"
+        )
+        if located.needed > guide.buffer:
+            lines.append(
+                f"the buffer is too short: {located.needed} steps are needed, or the ELBO loses more than {CUT_NATS} nats; "
+                f"pass `guide=nmax.LookaheadGuide(buffer={located.needed})`"
+            )
+    count = len(guide.layers.flows)
+    what = f"{count} neural layers correct it" if count else "no neural layers"
+    lines.append(f"the Gaussian look-ahead falls short by about {located.shortfall:.2g} nats; {what}")
+    return (*lines, *rivals(located.modes, guide.model))
+
+
+def rivals(found: tuple[Mode, ...], model: AbstractModel) -> tuple[str, ...]:
+    """A sentence for each mode that was not taken."""
+    best = found[0].log_evidence
+    return tuple(
+        f"rival mode at {_by_name(model, mode.theta)}: {best - mode.log_evidence:.1f} nats less mass, by Laplace"
+        for mode in found[1:]
+    )
+
+
+def _by_name(model: AbstractModel, theta: np.ndarray) -> str:
+    values: dict[str, Any] = model.parameters.constrain(jnp.asarray(theta, jnp.float32))
+    names = model.parameters.distributions
+    return ", ".join(f"{name} = {np.array2string(np.asarray(values[name]), precision=4)}" for name in names)

@@ -1,0 +1,113 @@
+"""Scores of windows: value and gradient in θ of each window's log-ratio, and what they say about θ as a whole."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from nmax._objective import noise_size, window_ratio
+from nmax.data import Series, Windows
+from nmax.guides import LookaheadSampler
+
+LANES = 24  # windows a call
+
+
+class Scores:
+    r"""$\ell_B(\theta)$ of single windows $B$ and its gradient, at given θ and noise.
+
+    $\ell_B$ is the window's share of the log-ratio, $\sum_{i \in B} \{\log p(x_i \mid x_{i-1}, \theta) + \log p(y_i \mid
+    x_i, \theta) - \lambda_i + D_i - D_{i-1}\}$, with x drawn by the guide at that very θ: near the log likelihood of the
+    window, and its gradient near the score. One compiled function does all of it, `LANES` windows at a time.
+
+    Attributes:
+        guide: whose q(x | θ) is used.
+        series: the data.
+        windows: the partition.
+        calls: how often the compiled function ran.
+    """
+
+    def __init__(self, guide: LookaheadSampler, series: Series, windows: Windows):
+        self.guide, self.series, self.windows, self.calls = guide, series, windows, 0
+
+    def __call__(
+        self,
+        theta: Float[np.ndarray, "lane param"],
+        number: Int[np.ndarray, " lane"],
+        *,
+        key: PRNGKeyArray,
+        noise: Int[np.ndarray, " lane"] | None = None,
+        theta_noise: Float[np.ndarray, "lane param"] | None = None,
+    ) -> tuple[Float[np.ndarray, " lane"], Float[np.ndarray, "lane param"]]:
+        """Values and gradients of any number of lanes.
+
+        Args:
+            theta: the parameters of each lane, unconstrained.
+            number: its window.
+            key: random key.
+            noise: lanes with the same entry have the same noise; by default each has its own.
+            theta_noise: what neural layers are told of θ; by default the centre of q(θ).
+        """
+        parts, gradients = self.parts(theta, number, key=key, noise=noise, theta_noise=theta_noise)
+        return parts.sum(axis=1), gradients
+
+    def parts(self, theta, number, *, key, noise=None, theta_noise=None) -> tuple[np.ndarray, np.ndarray]:
+        """The same, with values as columns: dynamics, data, entropy, balance."""
+        noise = np.arange(len(number)) if noise is None else noise
+        theta_noise = np.zeros(theta.shape) if theta_noise is None else theta_noise
+        values, gradients = [], []
+        for start in range(0, len(number), LANES):
+            short = max(0, start + LANES - len(number))
+
+            def lanes(array, dtype, start=start, short=short):
+                pad = ((0, short), *((0, 0),) * (array.ndim - 1))
+                return jnp.asarray(np.pad(array[start : start + LANES], pad, mode="edge"), dtype)
+
+            value, gradient = _scores(
+                self.guide,
+                self.series,
+                self.windows,
+                lanes(theta, jnp.float32),
+                lanes(theta_noise, jnp.float32),
+                lanes(number, jnp.int32),
+                lanes(noise, jnp.uint32),
+                key,
+            )
+            self.calls += 1
+            values.append(np.asarray(value, np.float64)[: LANES - short])
+            gradients.append(np.asarray(gradient, np.float64)[: LANES - short])
+        return np.concatenate(values), np.concatenate(gradients)
+
+    def spread(self, count: int, rng: np.random.Generator) -> Int[np.ndarray, " lane"]:
+        """`count` windows spread over the series, or all of them and again where there are fewer."""
+        total = self.windows.count
+        if count >= total:
+            return np.arange(count) % total
+        return ((np.arange(count) + rng.uniform()) * total / count).astype(np.int64) % total
+
+
+@eqx.filter_jit
+def _scores(
+    guide: LookaheadSampler,
+    series: Series,
+    windows: Windows,
+    theta: Array,
+    theta_noise: Array,
+    number: Array,
+    noise: Array,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, "lane part"], Float[Array, "lane param"]]:
+    size = noise_size(guide, windows) - guide.theta_flow.size
+
+    def share(flat, e, number, noise):
+        window = windows.at(number)
+        z = jr.normal(jr.fold_in(key, noise), (size,)).reshape(-1, len(guide.drawn))
+        ratio = window_ratio(guide, series, windows, window, flat, e, z)
+        parts = jnp.stack([ratio.dynamics, ratio.data, ratio.entropy, ratio.balance]) * (window.size / windows.length)
+        return jnp.sum(parts), parts
+
+    (_, parts), gradient = jax.vmap(jax.value_and_grad(share, has_aux=True))(theta, theta_noise, number, noise)
+    return parts, gradient

@@ -1,0 +1,196 @@
+"""The cold start: from the prior to the neighbourhood of the posterior, by several starts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from nmax._scores import LANES, Scores
+from nmax.models import Prior
+
+CANDIDATES = 96  # points of the prior that are looked at
+SHARES = (0.03, 0.1, 0.3, 1.0)  # of the way from the prior's centre to a draw of it
+CLIMBS = ((50, 0.3, 0.1), (40, 0.1, 0.01))  # steps, first and last rate of Adam in either round
+ROUGH = 5  # iterations of the reference path during a climb
+PASSES = 8  # Newton steps at the most
+SAME = 5.0  # standard deviations within which two ends are one mode
+TRUST = 4.0  # longest Newton step, in standard deviations
+NEAR = 0.2  # a step that is not worth another pass
+SLACK = 0.5  # nats by which a step may lead down and still be taken
+LEAST = 24  # windows a pass, noise drawn anew for each, where the series has fewer
+SHORT = 20  # windows a parameter below which the curvature is taken by differences
+
+
+class Mode(NamedTuple):
+    """A mode of the posterior of θ, as the look-ahead sees it.
+
+    Attributes:
+        theta: its place, unconstrained.
+        covariance: inverse of the information there.
+        log_evidence: log of the posterior mass near it by Laplace's approximation, in nats.
+        scores: every window's score there.
+    """
+
+    theta: Float[np.ndarray, " param"]
+    covariance: Float[np.ndarray, "param param"]
+    log_evidence: float
+    scores: Float[np.ndarray, "window param"]
+
+
+def modes(scores: Scores, centre: np.ndarray, starts: int, *, key: PRNGKeyArray) -> list[Mode]:
+    """The modes of the posterior that climbs from several starts end in, the one with most mass first.
+
+    A climb may use a rougher reference path than the rest: far from the data it does not settle anyway.
+    """
+    prior = PriorDensity(scores.guide.model.parameters)
+    climb_key, newton_key = jr.split(key)
+    rough = Scores(eqx.tree_at(lambda g: g.iterations, scores.guide, jnp.int32(ROUGH)), scores.series, scores.windows)
+    found: list[Mode] = []
+    for theta in climb(rough, prior, centre, starts, key=climb_key):
+        if not any(_distance(theta, mode) < SAME for mode in found):
+            mode = newton(scores, prior, theta, PASSES, key=newton_key)
+            if not any(_distance(mode.theta, other) < SAME for other in found):
+                found.append(mode)
+    return sorted(found, key=lambda mode: -mode.log_evidence)
+
+
+def _distance(theta: np.ndarray, mode: Mode) -> float:
+    off = theta - mode.theta
+    return float(np.sqrt(off @ np.linalg.solve(mode.covariance, off)))
+
+
+def climb(scores: Scores, prior: PriorDensity, centre: np.ndarray, starts: int, *, key: PRNGKeyArray) -> list[np.ndarray]:
+    """Look at many points of the prior, climb from the best of them; the ends, best first."""
+    screen_key, *climb_keys = jr.split(key, 1 + len(CLIMBS))
+    rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
+    draws = np.asarray(scores.guide.model.parameters.sample(screen_key, CANDIDATES), np.float64)
+    share = np.resize(SHARES, CANDIDATES)[:, None]
+    points = np.where(np.arange(CANDIDATES)[:, None] == 0, centre, centre + share * (draws - centre))
+    ends = points[_ranked(scores, prior, points, 1, rng, key=screen_key)[:starts]]
+    for k, (climb_key, (steps, first, last)) in enumerate(zip(climb_keys, CLIMBS, strict=True)):
+        ends = _adam(scores, prior, ends, steps, first, last, rng, key=climb_key)
+        order = _ranked(scores, prior, ends, LANES // len(ends), rng, key=climb_key)
+        ends = ends[order][: max(1, starts // 2 ** (k + 1))]
+    return list(ends)
+
+
+def _ranked(scores: Scores, prior: PriorDensity, points: np.ndarray, each: int, rng, *, key: PRNGKeyArray) -> np.ndarray:
+    """Points by what the same windows with the same noise say of them, best first."""
+    number = scores.spread(each, rng)
+    total = np.zeros(len(points))
+    for k in range(each):
+        value, _ = scores(points, np.full(len(points), number[k]), key=jr.fold_in(key, k))
+        total += value * scores.windows.count / each
+    total += prior.log_prob(points)
+    return np.argsort(-np.where(np.isfinite(total), total, -np.inf), kind="stable")
+
+
+def _adam(scores: Scores, prior: PriorDensity, points: np.ndarray, steps: int, first: float, last: float, rng, *, key):
+    """Climb from all points at once."""
+    each = max(1, LANES // len(points))
+    points, mean, square = points.copy(), np.zeros_like(points), np.zeros_like(points)
+    for k in range(steps):
+        number = np.tile(scores.spread(each, rng), len(points))
+        _, gradient = scores(np.repeat(points, each, axis=0), number, key=jr.fold_in(key, k))
+        gradient = np.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0).reshape(len(points), each, -1)
+        gradient = gradient.mean(axis=1) * scores.windows.count + prior.gradient(points)
+        mean, square = 0.8 * mean + 0.2 * gradient, 0.95 * square + 0.05 * gradient**2
+        unit = mean / (1 - 0.8 ** (k + 1)) / (np.sqrt(square / (1 - 0.95 ** (k + 1))) + 1e-12)
+        points = points + first * (last / first) ** (k / steps) * unit
+    return points
+
+
+def newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, *, key: PRNGKeyArray) -> Mode:
+    r"""Newton's steps $\vartheta \mathrel{+}= F^{-1} \sum_B \nabla \ell_B$ from passes over the series.
+
+    The information F is the covariance of the windows' scores times their number: nothing beside the pass itself is
+    needed. With few windows it is the curvature instead, by differences of the score with the noise held fixed. A step
+    is cut to `TRUST` standard deviations, and halved as long as the same noise finds it to lead down.
+    """
+    here = _passed(scores, prior, theta, None, key=key)
+    trust = TRUST
+    for _ in range(most):
+        step = here.covariance @ here.slope
+        length = np.sqrt(max(step @ here.slope, 0.0))
+        if length < NEAR:
+            break
+        there = _passed(scores, prior, here.theta + step * min(1.0, trust / length), here.covariance, key=key)
+        if np.isfinite(there.value) and there.value > here.value - SLACK:
+            here, trust = there, min(TRUST, 2 * trust)
+        else:
+            trust = 0.25 * min(trust, length)
+            if trust < NEAR:
+                break
+    log_evidence = here.value + 0.5 * np.linalg.slogdet(2 * np.pi * here.covariance)[1]
+    return Mode(here.theta, here.covariance, float(log_evidence), here.scores)
+
+
+class _Pass(NamedTuple):
+    """One pass over the series at θ: log posterior density up to a constant, its gradient, and inverse information."""
+
+    theta: np.ndarray
+    value: float
+    slope: np.ndarray
+    covariance: np.ndarray
+    scores: np.ndarray
+
+
+def _passed(scores: Scores, prior: PriorDensity, theta: np.ndarray, covariance, *, key: PRNGKeyArray) -> _Pass:
+    count = scores.windows.count
+    short = count < SHORT * prior.size
+    number = np.tile(np.arange(count), max(1, -(-LEAST // count)) if short else 1)
+    value, gradient = scores(np.tile(theta, (len(number), 1)), number, key=key)
+    times = len(number) / count
+    slope = gradient.sum(axis=0) / times + prior.gradient(theta[None])[0]
+    if short:
+        if covariance is None:
+            covariance = np.diag(times / (gradient**2).sum(axis=0))
+        information = _curvature(scores, theta, number, np.linalg.cholesky(covariance), key=key) / times
+    else:
+        information = np.cov(gradient.T).reshape(prior.size, -1) * count
+    covariance = np.linalg.inv(_positive(information + prior.curvature(theta)))
+    value = value.sum() / times + float(prior.log_prob(theta[None])[0])
+    return _Pass(theta, value, slope, covariance, gradient.reshape(-1, count, prior.size).mean(axis=0))
+
+
+def _curvature(scores: Scores, theta: np.ndarray, number: np.ndarray, root: np.ndarray, *, key: PRNGKeyArray) -> np.ndarray:
+    """Minus the second derivatives of the sum over `number`, by differences one standard deviation wide."""
+    columns = []
+    for j in range(len(theta)):
+        up, down = (scores(np.tile(theta + s * root[:, j], (len(number), 1)), number, key=key)[1] for s in (0.5, -0.5))
+        columns.append(np.nan_to_num(up - down).sum(axis=0))
+    along = -np.linalg.solve(root.T, np.stack(columns))  # rows: derivative along each column of the root
+    return 0.5 * (along + along.T)
+
+
+def _positive(matrix: np.ndarray) -> np.ndarray:
+    """The matrix with its eigenvalues made positive."""
+    scale = np.sqrt(np.abs(np.diagonal(matrix)) + 1e-12)
+    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
+    values = np.maximum(np.abs(values), 1e-6)
+    return (vectors * values) @ vectors.T * np.outer(scale, scale)
+
+
+class PriorDensity:
+    """The prior's log density and its derivatives as compiled functions of NumPy arrays."""
+
+    def __init__(self, prior: Prior):
+        self.size = prior.size
+        self._log_prob = jax.jit(jax.vmap(prior.log_prob))
+        self._gradient = jax.jit(jax.vmap(jax.grad(prior.log_prob)))
+        self._hessian = jax.jit(jax.hessian(prior.log_prob))
+
+    def log_prob(self, points: np.ndarray) -> np.ndarray:
+        return np.asarray(self._log_prob(jnp.asarray(points, jnp.float32)), np.float64)
+
+    def gradient(self, points: np.ndarray) -> np.ndarray:
+        return np.asarray(self._gradient(jnp.asarray(points, jnp.float32)), np.float64)
+
+    def curvature(self, theta: np.ndarray) -> np.ndarray:
+        return -np.asarray(self._hessian(jnp.asarray(theta, jnp.float32)), np.float64)
