@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from nmax._check import check_count, check_key, names_its_options
-from nmax._locate import described, locate
+from nmax._locate import described, locate, relocate, training_windows
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
@@ -24,9 +24,8 @@ from nmax.models import AbstractModel
 WINDOW = 50
 DRAWS = 12
 LOOKAHEAD_DRAWS = 6
-SETTLE = 150  # natural-gradient steps for q(θ) under the look-ahead
-LOOKAHEAD_STEPS = 1_500
-LOOKAHEAD_RULE = Optimiser(rate=3e-3, theta_rate=None, mean_rate=0.03, width_rate=0.03, hold=0, warmup=50, level=1 / 3)
+LOOKAHEAD_STEPS = 600
+LOOKAHEAD_RULE = Optimiser(rate=5e-3, hold=0, warmup=30, level=1 / 3, theta=False)
 
 
 @names_its_options
@@ -112,15 +111,19 @@ def _fit_lookahead(
     """Find the posterior by the look-ahead alone, then train the neural layers if there are any."""
     locate_key, train_key, centre_key = jr.split(key, 3)
     centre = prior_centre(model.parameters, key=centre_key)
-    located = locate(settings, model, series, centre, width=width, steps=SETTLE, key=locate_key)
-    notes = described(located, series)
-    if located.guide.encoder is None:
+    located = locate(settings, model, series, centre, width=width, key=locate_key)
+    guide, notes = located.guide, described(located, series)
+    if guide.encoder is None:
         meter.close()
-        reason = f"q(θ) settled in {SETTLE} natural-gradient steps"
-        outcome = Outcome(located.guide, located.history, reason, True, SETTLE, 0)
+        count = len(located.history.total)
+        reason = f"q(θ) settled from {count} batches of gradients"
+        outcome = Outcome(guide, located.history, reason, located.modes[0].arrived, count, 0)
     else:
-        state, training = init(located.guide, rule or LOOKAHEAD_RULE, located.windows, draws, key=train_key)
+        windows = training_windows(guide, series, located.windows)
+        state, training = init(guide, rule or LOOKAHEAD_RULE, windows, draws, key=train_key)
         outcome = train(state, series, training, goal, meter)
+        settled = relocate(outcome.guide, series, located.windows, located.modes[0], key=locate_key)
+        outcome = outcome._replace(guide=settled)
     return Posterior(model, series, located.windows, outcome, time.perf_counter() - begun, notes, located.modes)
 
 

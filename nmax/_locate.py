@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from nmax._natural import settle, started
+from nmax._natural import settle
 from nmax._scores import Scores
 from nmax._start import Mode, PriorDensity, modes, newton
 from nmax._train import History
@@ -21,11 +21,13 @@ from nmax.guides import LookaheadGuide, LookaheadSampler
 from nmax.lookahead import Dynamics, linearised, look_ahead, memory
 from nmax.models import AbstractModel
 
+WHOLE = 2_048  # series up to this many steps are one window
+SETTLE = 60  # calls of the scores in which q(θ) settles
 LONG = 20_000  # steps from which a window has four blocks instead of two
 CUT_NATS = 0.05  # what cutting the series into blocks may cost in all
 STRETCHES = 12  # where the path's memory is looked at
 SHORTFALL_WINDOWS, SHORTFALL_DRAWS = 12, 8
-SHORTFALL = 0.25  # nats below which the Gaussian look-ahead is good enough
+SHORTFALL = 5.0  # nats below which the Gaussian look-ahead is good enough
 LAYERS = 2
 
 
@@ -56,36 +58,50 @@ def locate(
     centre: Float[Array, " param"],
     *,
     width: int | None,
-    steps: int,
     key: PRNGKeyArray,
 ) -> Located:
     """Find the modes, choose buffers and layers, and settle q(θ)."""
     build_key, mode_key, gap_key, settle_key = jr.split(key, 4)
     guide = settings.build(model, series, key=build_key, theta=centre)
-    windows = partition(guide, series, width)
-    scores = Scores(guide, series, windows)
+    guide = settings.with_layers(guide, 0, series, key=build_key)
+    scores = Scores(guide, series, partition(guide, series, width))
     found = modes(scores, np.asarray(centre, np.float64), settings.starts, key=mode_key)
     needed = forgetting(guide, series, found[0])
     if needed > guide.buffer and guide.block <= series.length and settings.buffer is None:
         block, buffer = settings.extent(series, needed)
         guide = dataclasses.replace(guide, block=block, buffer=buffer)
-        windows = partition(guide, series, width)
-        scores = Scores(guide, series, windows)
+        scores = Scores(guide, series, partition(guide, series, width))
         prior = PriorDensity(model.parameters)
         found = [newton(scores, prior, mode.theta, 2, key=mode_key) for mode in found]
     gap = shortfall(scores, found[0], key=gap_key)
-    flow, history = settle(scores, started(guide.theta_flow, found[0]), found[0], steps, key=settle_key)
+    flow, history = settle(scores, guide.theta_flow, found[0], SETTLE, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if gap > SHORTFALL else 0)
     guide = settings.with_layers(guide, layers, series, key=build_key)
-    guide = dataclasses.replace(guide, theta_flow=flow, own=guide.block > series.length)
-    return Located(guide, windows, tuple(found), gap, needed, history)
+    guide = dataclasses.replace(guide, theta_flow=flow, own=guide.block > series.length or scores.windows.count == 1)
+    return Located(guide, scores.windows, tuple(found), gap, needed, history)
+
+
+def relocate(
+    guide: LookaheadSampler, series: Series, windows: Windows, mode: Mode, *, key: PRNGKeyArray
+) -> LookaheadSampler:
+    """Settle q(θ) once more, after the neural layers have learned."""
+    newton_key, settle_key = jr.split(key)
+    scores = Scores(guide, series, windows)
+    mode = newton(scores, PriorDensity(guide.model.parameters), mode.theta, 3, key=newton_key)
+    flow, _ = settle(scores, guide.theta_flow, mode, SETTLE, key=settle_key)
+    return dataclasses.replace(guide, theta_flow=flow)
 
 
 def partition(guide: LookaheadSampler, series: Series, width: int | None) -> Windows:
-    """Windows of whole blocks, unless a width is given."""
+    """Windows of whole blocks, or the whole series if it is short, unless a width is given."""
     if width is None:
-        width = guide.block * (4 if series.length >= LONG else 2)
+        width = series.length if series.length <= WHOLE else guide.block * (4 if series.length >= LONG else 2)
     return Windows(series.length, min(width, series.length))
+
+
+def training_windows(guide: LookaheadSampler, series: Series, windows: Windows) -> Windows:
+    """What neural layers are trained on: at most two blocks a window."""
+    return Windows(series.length, min(windows.width, 2 * guide.block))
 
 
 def forgetting(guide: LookaheadSampler, series: Series, mode: Mode) -> int:

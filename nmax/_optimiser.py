@@ -48,6 +48,7 @@ class Optimiser:
         level: share of a fixed number of steps before the rates fall. 1 for no fall.
         final: what the rates fall to, as a share of the full ones.
         average: length of the average over iterates, as a share of the steps so far; 0 takes the last iterate.
+        theta: whether q(θ) moves at all.
     """
 
     method: str = "adam"
@@ -63,6 +64,7 @@ class Optimiser:
     level: float = 1 / 3
     final: float = 0.01
     average: float = 0.1
+    theta: bool = True
 
     def __post_init__(self):
         if self.method not in ("adam", "adamax"):
@@ -120,6 +122,8 @@ class Optimiser:
         rate = self.rate * jnp.clip((count - self.hold + 1) / max(self.warmup, 1), 0.0, 1.0)
         networks = jax.tree.map(lambda u: -rate * u, networks)
         change = eqx.tree_at(lambda g: g.theta_flow.head, networks, step, is_leaf=lambda leaf: leaf is None)
+        if not self.theta:
+            change = eqx.tree_at(lambda g: g.theta_flow, change, jax.tree.map(jnp.zeros_like, change.theta_flow))
         return change, OptimiserState(networks_state, head_state, loc_state)
 
     def multiplier(self, count: Int[Array, ""], fall_start: Int[Array, ""], fall_steps: Int[Array, ""]) -> Float[Array, ""]:

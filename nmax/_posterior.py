@@ -178,10 +178,15 @@ def _piece(guide: Guide, series: Series, start: Array, keys: PRNGKeyArray) -> Fl
 @eqx.filter_jit
 def _mean_elbo(guide: Guide, series: Series, windows: Windows, count: int, key: PRNGKeyArray) -> Float[Array, ""]:
     shift_key, draw_key = jr.split(key)
-    chosen = windows.spread(jr.randint(shift_key, (), 0, windows.length), count)
+    if count == windows.count:  # every window once
+        chosen = windows.at(jnp.arange(count))
+        weight = chosen.size * (count / windows.length)
+    else:
+        chosen = windows.spread(jr.randint(shift_key, (), 0, windows.length), count)
+        weight = jnp.ones(count)
     elbo = jax.lax.map(
         lambda each: mirrored_elbo(guide, series, windows, each[0], jr.normal(each[1], (noise_size(guide, windows),))).total,
         (chosen, jr.split(draw_key, count)),
         batch_size=min(BATCH, count),
     )
-    return jnp.mean(elbo)
+    return jnp.mean(elbo * weight)

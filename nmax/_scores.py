@@ -28,6 +28,8 @@ class Scores:
         series: the data.
         windows: the partition.
         calls: how often the compiled function ran.
+
+    The guide must be one whose path does not ask for θ's base noise, as the look-ahead's does not.
     """
 
     def __init__(self, guide: LookaheadSampler, series: Series, windows: Windows):
@@ -40,7 +42,6 @@ class Scores:
         *,
         key: PRNGKeyArray,
         noise: Int[np.ndarray, " lane"] | None = None,
-        theta_noise: Float[np.ndarray, "lane param"] | None = None,
     ) -> tuple[Float[np.ndarray, " lane"], Float[np.ndarray, "lane param"]]:
         """Values and gradients of any number of lanes.
 
@@ -49,15 +50,13 @@ class Scores:
             number: its window.
             key: random key.
             noise: lanes with the same entry have the same noise; by default each has its own.
-            theta_noise: what neural layers are told of θ; by default the centre of q(θ).
         """
-        parts, gradients = self.parts(theta, number, key=key, noise=noise, theta_noise=theta_noise)
+        parts, gradients = self.parts(theta, number, key=key, noise=noise)
         return parts.sum(axis=1), gradients
 
-    def parts(self, theta, number, *, key, noise=None, theta_noise=None) -> tuple[np.ndarray, np.ndarray]:
+    def parts(self, theta, number, *, key, noise=None) -> tuple[np.ndarray, np.ndarray]:
         """The same, with values as columns: dynamics, data, entropy, balance."""
         noise = np.arange(len(number)) if noise is None else noise
-        theta_noise = np.zeros(theta.shape) if theta_noise is None else theta_noise
         values, gradients = [], []
         for start in range(0, len(number), LANES):
             short = max(0, start + LANES - len(number))
@@ -71,7 +70,6 @@ class Scores:
                 self.series,
                 self.windows,
                 lanes(theta, jnp.float32),
-                lanes(theta_noise, jnp.float32),
                 lanes(number, jnp.int32),
                 lanes(noise, jnp.uint32),
                 key,
@@ -95,19 +93,18 @@ def _scores(
     series: Series,
     windows: Windows,
     theta: Array,
-    theta_noise: Array,
     number: Array,
     noise: Array,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "lane part"], Float[Array, "lane param"]]:
     size = noise_size(guide, windows) - guide.theta_flow.size
 
-    def share(flat, e, number, noise):
+    def share(flat, number, noise):
         window = windows.at(number)
         z = jr.normal(jr.fold_in(key, noise), (size,)).reshape(-1, len(guide.drawn))
-        ratio = window_ratio(guide, series, windows, window, flat, e, z)
+        ratio = window_ratio(guide, series, windows, window, flat, jnp.zeros_like(flat), z)
         parts = jnp.stack([ratio.dynamics, ratio.data, ratio.entropy, ratio.balance]) * (window.size / windows.length)
         return jnp.sum(parts), parts
 
-    (_, parts), gradient = jax.vmap(jax.value_and_grad(share, has_aux=True))(theta, theta_noise, number, noise)
+    (_, parts), gradient = jax.vmap(jax.value_and_grad(share, has_aux=True))(theta, number, noise)
     return parts, gradient

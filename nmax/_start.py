@@ -20,7 +20,10 @@ CLIMBS = ((50, 0.3, 0.1), (40, 0.1, 0.01))  # steps, first and last rate of Adam
 ROUGH = 5  # iterations of the reference path during a climb
 PASSES = 8  # Newton steps at the most
 SAME = 5.0  # standard deviations within which two ends are one mode
+JITTER = 0.1  # or this, in unconstrained units
+SAMPLE = 240  # windows of the first Newton steps on a long series
 TRUST = 4.0  # longest Newton step, in standard deviations
+WIDEST = 0.1  # first width of differences, in unconstrained units, at the most
 NEAR = 0.2  # a step that is not worth another pass
 SLACK = 0.5  # nats by which a step may lead down and still be taken
 LEAST = 24  # windows a pass, noise drawn anew for each, where the series has fewer
@@ -35,12 +38,14 @@ class Mode(NamedTuple):
         covariance: inverse of the information there.
         log_evidence: log of the posterior mass near it by Laplace's approximation, in nats.
         scores: every window's score there.
+        arrived: whether Newton's steps came to rest.
     """
 
     theta: Float[np.ndarray, " param"]
     covariance: Float[np.ndarray, "param param"]
     log_evidence: float
     scores: Float[np.ndarray, "window param"]
+    arrived: bool
 
 
 def modes(scores: Scores, centre: np.ndarray, starts: int, *, key: PRNGKeyArray) -> list[Mode]:
@@ -53,16 +58,17 @@ def modes(scores: Scores, centre: np.ndarray, starts: int, *, key: PRNGKeyArray)
     rough = Scores(eqx.tree_at(lambda g: g.iterations, scores.guide, jnp.int32(ROUGH)), scores.series, scores.windows)
     found: list[Mode] = []
     for theta in climb(rough, prior, centre, starts, key=climb_key):
-        if not any(_distance(theta, mode) < SAME for mode in found):
+        if not any(_same(theta, mode) for mode in found):
             mode = newton(scores, prior, theta, PASSES, key=newton_key)
-            if not any(_distance(mode.theta, other) < SAME for other in found):
+            if not any(_same(mode.theta, other) for other in found) and (mode.arrived or not found):
                 found.append(mode)
-    return sorted(found, key=lambda mode: -mode.log_evidence)
+    return sorted(found, key=lambda mode: (not mode.arrived, -mode.log_evidence))
 
 
-def _distance(theta: np.ndarray, mode: Mode) -> float:
+def _same(theta: np.ndarray, mode: Mode) -> bool:
+    """Whether a climb's end belongs to a mode: within some standard deviations of it, or within a climb's own jitter."""
     off = theta - mode.theta
-    return float(np.sqrt(off @ np.linalg.solve(mode.covariance, off)))
+    return float(np.sqrt(off @ np.linalg.solve(mode.covariance, off))) < SAME or float(np.abs(off).max()) < JITTER
 
 
 def climb(scores: Scores, prior: PriorDensity, centre: np.ndarray, starts: int, *, key: PRNGKeyArray) -> list[np.ndarray]:
@@ -113,22 +119,31 @@ def newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, *,
     needed. With few windows it is the curvature instead, by differences of the score with the noise held fixed. A step
     is cut to `TRUST` standard deviations, and halved as long as the same noise finds it to lead down.
     """
-    here = _passed(scores, prior, theta, None, key=key)
+    for sample in (SAMPLE, None) if scores.windows.count > 2 * SAMPLE else (None,):
+        here = _newton(scores, prior, theta, most, sample, key=key)
+        theta = here.theta
+    step = here.covariance @ here.slope
+    log_evidence = here.value + 0.5 * np.linalg.slogdet(2 * np.pi * here.covariance)[1]
+    arrived = bool(step @ here.slope < 1.0)
+    return Mode(here.theta, here.covariance, float(log_evidence), here.scores, arrived)
+
+
+def _newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, sample: int | None, *, key) -> _Pass:
+    here = _passed(scores, prior, theta, None, sample, key=key)
     trust = TRUST
     for _ in range(most):
         step = here.covariance @ here.slope
         length = np.sqrt(max(step @ here.slope, 0.0))
         if length < NEAR:
             break
-        there = _passed(scores, prior, here.theta + step * min(1.0, trust / length), here.covariance, key=key)
+        there = _passed(scores, prior, here.theta + step * min(1.0, trust / length), here.covariance, sample, key=key)
         if np.isfinite(there.value) and there.value > here.value - SLACK:
-            here, trust = there, min(TRUST, 2 * trust)
+            here, trust = there, 2 * trust
         else:
             trust = 0.25 * min(trust, length)
             if trust < NEAR:
                 break
-    log_evidence = here.value + 0.5 * np.linalg.slogdet(2 * np.pi * here.covariance)[1]
-    return Mode(here.theta, here.covariance, float(log_evidence), here.scores)
+    return here
 
 
 class _Pass(NamedTuple):
@@ -141,16 +156,21 @@ class _Pass(NamedTuple):
     scores: np.ndarray
 
 
-def _passed(scores: Scores, prior: PriorDensity, theta: np.ndarray, covariance, *, key: PRNGKeyArray) -> _Pass:
-    count = scores.windows.count
+def _passed(
+    scores: Scores, prior: PriorDensity, theta: np.ndarray, covariance, sample: int | None, *, key: PRNGKeyArray
+) -> _Pass:
+    """Over all windows, or over a sample of them that then counts as the whole series."""
+    every = np.arange(scores.windows.count)
+    every = every if sample is None else every[np.linspace(0, len(every) - 1, sample).astype(np.int64)]
+    count = len(every)
     short = count < SHORT * prior.size
-    number = np.tile(np.arange(count), max(1, -(-LEAST // count)) if short else 1)
+    number = np.tile(every, max(1, -(-LEAST // count)) if short else 1)
     value, gradient = scores(np.tile(theta, (len(number), 1)), number, key=key)
     times = len(number) / count
     slope = gradient.sum(axis=0) / times + prior.gradient(theta[None])[0]
     if short:
         if covariance is None:
-            covariance = np.diag(times / (gradient**2).sum(axis=0))
+            covariance = np.diag(np.minimum(times / (gradient**2).sum(axis=0), WIDEST**2))
         information = _curvature(scores, theta, number, np.linalg.cholesky(covariance), key=key) / times
     else:
         information = np.cov(gradient.T).reshape(prior.size, -1) * count

@@ -16,7 +16,7 @@ LAYERS = [
     {"lookahead", "_validate"},
     {"guides"},
     {"_objective", "_optimiser", "_progress", "_pretrain"},
-    {"_scores", "_train", "_summary"},
+    {"_scores", "_train", "_summary", "_surface"},
     {"_start"},
     {"_natural"},
     {"_locate"},

@@ -59,7 +59,12 @@ CASES = [
 ]
 
 
-def build(model, series, reverse):
+def build(model, series, kind):
+    """The paper's guide, with or without order reversal, or the look-ahead in blocks that do not fit the windows."""
+    if kind == "look-ahead":
+        settings = nmax.LookaheadGuide(layers=2, length=2, width=8, block=7, buffer=3, theta_layers=1, iterations=3)
+        return trained_looking(settings.build(model, series, key=jr.key(3)))
+    reverse = kind == "reversed"
     settings = nmax.MovingAverageGuide(layers=3, length=2, width=8, radius=2, reverse=reverse, theta_layers=int(reverse))
     return trained_looking(settings.build(model, series, key=jr.key(3)))
 
@@ -73,13 +78,13 @@ def elbo_of(guide, series, windows, number, key):
     return window_elbo(guide, series, windows, window, e, z)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "reversed", "look-ahead"])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("width", [1, 5])
-def test_windows_average_to_the_series(name, reverse, width, key):
+def test_windows_average_to_the_series(name, kind, width, key):
     """The average over all windows, by their probabilities, is the ELBO of the whole: parts, total and gradient."""
     model, series = problem(name)
-    guide = build(model, series, reverse)
+    guide = build(model, series, kind)
     params, rest = eqx.partition(guide, eqx.is_inexact_array)
     whole, windows = Windows(LENGTH, LENGTH), Windows(LENGTH, width)
     shares = np.asarray(windows.at(jnp.arange(windows.count)).size) / LENGTH
@@ -107,7 +112,7 @@ def test_windows_average_to_the_series(name, reverse, width, key):
 def test_elbo_is_the_log_ratio_written_out(key):
     """Against a plain sum over steps, term by term, with the densities by NumPyro and NaN left out by hand."""
     model, series = problem("d=2, constrained")
-    guide, windows = build(model, series, False), Windows(LENGTH, LENGTH)
+    guide, windows = build(model, series, "plain"), Windows(LENGTH, LENGTH)
     elbo = elbo_of(guide, series, windows, 0, key)
     e = jnp.array([0.3, -0.7])
     flat, log_q_theta = guide.theta(e)
@@ -134,11 +139,12 @@ def test_elbo_is_the_log_ratio_written_out(key):
     np.testing.assert_allclose(elbo.theta, prior - log_q_theta, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["reversed", "look-ahead"])
 @pytest.mark.parametrize("name", CASES)
-def test_log_q_of_a_path_is_the_density_of_its_drawn_entries(name, key):
+def test_log_q_of_a_path_is_the_density_of_its_drawn_entries(name, kind, key):
     """log q(x | θ) from the flow against the change of variables by autodiff, over the whole series."""
     model, series = problem(name)
-    guide = build(model, series, True)
+    guide = build(model, series, kind)
     left, right = guide.reach
     e = jnp.array([0.3, -0.7])
     theta = model.parameters.constrain(guide.theta(e)[0])
@@ -166,7 +172,7 @@ def test_log_q_of_a_path_is_the_density_of_its_drawn_entries(name, key):
 def test_mirrored_draws_and_spread_windows_are_unbiased(key):
     """Mean of many estimates against the whole-series ELBO with independent draws; false alarm 1e-6."""
     model, series = problem("d=1")
-    guide, windows, whole = build(model, series, False), Windows(LENGTH, 5), Windows(LENGTH, LENGTH)
+    guide, windows, whole = build(model, series, "plain"), Windows(LENGTH, 5), Windows(LENGTH, LENGTH)
 
     def estimate(key, windows, count):
         shift_key, draw_key = jr.split(key)

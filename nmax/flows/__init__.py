@@ -10,5 +10,6 @@ from nmax.flows._moving_average import MovingAverage as MovingAverage
 from nmax.flows._network import Encoder as Encoder
 from nmax.flows._order import Backwards as Backwards
 from nmax.flows._recipes import nma_layers as nma_layers
+from nmax.flows._skew import Skew as Skew
 from nmax.flows._theta import AffineHead as AffineHead
 from nmax.flows._theta import ThetaFlow as ThetaFlow

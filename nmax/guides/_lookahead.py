@@ -63,19 +63,21 @@ class LookaheadSampler(Guide):
         start: Int[Array, ""],
     ) -> Stretch:
         """The path on steps from `start` on; see `Guide.path`."""
+        del theta_noise
         block, buffer, left = self.block, self.buffer, self.reach.left
         time = len(z) - left
         number = start // block  # of the first block
         offset = start - number * block
         count = 1 if block > series.length else -(-(time + block - 1) // block)
         before = self.layers.reach.left + buffer
-        whole = jnp.concatenate([z, jnp.zeros((block, z.shape[1]))])
+        beyond = max(0, count * block - time)  # rows of the last block that nobody asked for
+        whole = jnp.concatenate([z, jnp.zeros((beyond, z.shape[1]))])
         around = jax.lax.dynamic_slice_in_dim(whole, block - 1 - offset, before + count * block)
 
         earlier = -(-before // block) if self.encoder is not None else 0  # blocks that only the layers look at
         numbers = number - earlier + jnp.arange(earlier + count, dtype=jnp.int32)
         rows, references = jax.vmap(lambda k: self.reference(theta, series, k))(numbers)
-        shaped, log_scale = self._shaped(around, theta_noise, series, references, number * block - before)
+        shaped, log_scale = self._shaped(around, series, references, number * block - before)
         pieces = jnp.stack([shaped[k * block : (k + 1) * block + buffer] for k in range(count)])
         drawn = jax.vmap(lambda *block: self._draw_block(theta, *block))
         blocks = drawn(*jax.tree.map(lambda a: a[earlier:], (rows, references)), pieces)
@@ -128,7 +130,7 @@ class LookaheadSampler(Guide):
         return u[self.buffer :], log_det[self.buffer :], forecast[self.buffer :]
 
     def _shaped(
-        self, z: Array, theta_noise: Array, series: Series, references: Reference, start: Int[Array, ""]
+        self, z: Array, series: Series, references: Reference, start: Int[Array, ""]
     ) -> tuple[Float[Array, "noise drawn"], Float[Array, "noise drawn"]]:
         """The noise after the neural layers, from the first block's buffer on, and the log scales."""
         if self.encoder is None:
@@ -143,7 +145,8 @@ class LookaheadSampler(Guide):
         seen = seen.reshape(-1, seen.shape[-1])
         side = jnp.concatenate([seen[len(seen) - len(z) :], local], axis=1)
         assert self.encoder is not None
-        return self.layers(jnp.where(live, z, 0.0), Side(self.encoder(side), theta_noise, live))
+        nothing = jnp.zeros(0)  # the look-ahead is run at the drawn θ: the layers need not be told of it
+        return self.layers(jnp.where(live, z, 0.0), Side(self.encoder(side), nothing, live))
 
     def _constrained(self, u: Float[Array, "time drawn"]) -> tuple[Array, Array]:
         """Into the support, and the logarithms of the slopes."""
@@ -156,6 +159,6 @@ class LookaheadSampler(Guide):
 def _stretched(blocks: Float[Array, "block time ..."], offset: Int[Array, ""], time: int) -> Array:
     """The blocks end to end, cut to `time` steps from `offset` on."""
     whole = blocks.reshape(-1, *blocks.shape[2:])
-    short = max(0, time - len(whole))  # beyond the end of the series
-    whole = jnp.concatenate([whole, jnp.zeros((short + 1, *whole.shape[1:]))]) if short else whole
+    if len(blocks) == 1:  # a stretch may end beyond the only block
+        whole = jnp.concatenate([whole, jnp.zeros((time, *whole.shape[1:]))])
     return jax.lax.dynamic_slice_in_dim(whole, offset, time)

@@ -13,7 +13,7 @@ from nmax._check import check_count, with_named_options
 from nmax._first_guess import centre_and_spread
 from nmax.data import Series
 from nmax.features import AbstractFeature, default_features
-from nmax.flows import Chain, Encoder, ThetaFlow, nma_layers
+from nmax.flows import Chain, Encoder, Skew, ThetaFlow, nma_layers
 from nmax.guides._base import drawn_components, prior_centre
 from nmax.guides._lookahead import LookaheadSampler
 from nmax.models import AbstractModel
@@ -32,8 +32,8 @@ class LookaheadGuide:
     Every field has a default. What is `None` is chosen from the data at the start of a fit, and reported.
 
     Attributes:
-        layers: neural layers; by default 2 where the Gaussian look-ahead falls short by more than a quarter of a nat, and
-            none where it does not.
+        layers: neural layers, behind one that skews; by default 2 where the Gaussian look-ahead falls short by more than
+            5 nats in all, and none where it does not.
         length: the receptive field ℓ of each.
         width: units of their hidden layers.
         depth: hidden layers after the convolution.
@@ -126,13 +126,14 @@ class LookaheadGuide:
             self.length,
             state=len(guide.drawn),
             side=self.width,
-            theta=guide.theta_flow.size,
+            theta=0,
             width=self.width,
             depth=self.depth,
             key=path_key,
         )
         encoder = Encoder(side, radius=0, width=self.width, depth=2, key=encoder_key)
-        return dataclasses.replace(guide, layers=Chain(made), encoder=encoder)
+        skew = Skew(state=len(guide.drawn), side=self.width, theta=0)
+        return dataclasses.replace(guide, layers=Chain((skew, *made)), encoder=encoder)
 
     def extent(self, series: Series, needed: int | None) -> tuple[int, int]:
         """Steps of a block and of its buffers, given how many steps the path takes to forget if that is known."""

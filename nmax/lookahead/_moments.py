@@ -74,18 +74,20 @@ def _underlying(distribution: dist.Distribution) -> tuple[Any, Any]:
     return base.base_dist, forward
 
 
-def _mean_and_root(distribution: Any) -> tuple[Array, Array]:
+def _mean_and_root(distribution: dist.Distribution) -> tuple[Any, Any]:
     base: Any = distribution.base_dist if isinstance(distribution, dist.Independent) else distribution
-    size = distribution.event_shape[0]
+    whole: Any = distribution
+    size = whole.event_shape[0]
     if isinstance(base, (dist.MultivariateNormal, dist.MultivariateStudentT)):
         return base.loc, base.scale_tril
     if isinstance(base, (dist.Normal, dist.StudentT, dist.Cauchy, dist.Laplace, dist.Logistic)):
-        scale = base.scale * jnp.sqrt(2.0) if isinstance(base, dist.Laplace) else base.scale
-        return jnp.broadcast_to(base.loc, (size,)), jnp.diag(jnp.broadcast_to(scale, (size,)))
-    mean = jnp.broadcast_to(distribution.mean, (size,))
-    if hasattr(distribution, "covariance_matrix"):
-        return mean, pack(semidefinite_cholesky(unpack(distribution.covariance_matrix)))
-    return mean, jnp.diag(jnp.sqrt(jnp.broadcast_to(distribution.variance, (size,))))
+        normal: Any = base
+        scale = normal.scale * jnp.sqrt(2.0) if isinstance(base, dist.Laplace) else normal.scale
+        return jnp.broadcast_to(normal.loc, (size,)), jnp.diag(jnp.broadcast_to(scale, (size,)))
+    mean = jnp.broadcast_to(jnp.asarray(whole.mean), (size,))
+    if hasattr(whole, "covariance_matrix"):
+        return mean, pack(semidefinite_cholesky(unpack(whole.covariance_matrix)))
+    return mean, jnp.diag(jnp.sqrt(jnp.broadcast_to(whole.variance, (size,))))
 
 
 def _through(transform: Any, mean: Array, before: Array, sd: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from nmax.lookahead._dynamics import Dynamics, Linear, Reference, Rows, linearis
 from nmax.lookahead._information import look_ahead, marginals
 
 START_SPREAD = 0.1  # sd of the reference before the first iteration, in units of the state's spread
-FIRST_PULL, WEAKEST = 1.0, 0.05  # λ at first; it falls tenfold an iteration, and below the other counts as none
+FIRST_PULL, WEAKEST = 0.3, 0.05  # λ at first; it falls tenfold an iteration, and below the other counts as none
 SETTLED = 0.1  # change of a mean, in standard deviations, that counts as none
 
 
