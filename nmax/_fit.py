@@ -15,7 +15,7 @@ from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
 from nmax._progress import Meter, make_meter
-from nmax._train import Converged, Outcome, init, train
+from nmax._train import Converged, DivergedError, Outcome, init, train
 from nmax._validate import check_model
 from nmax.data import Series, Windows, make_series
 from nmax.guides import LookaheadGuide, MovingAverageGuide, prior_centre
@@ -121,9 +121,14 @@ def _fit_lookahead(
     else:
         windows = training_windows(guide, series, located.windows)
         state, training = init(guide, rule or LOOKAHEAD_RULE, windows, draws, key=train_key)
-        outcome = train(state, series, training, goal, meter)
-        settled = relocate(outcome.guide, series, located.windows, located.modes[0], key=locate_key)
-        outcome = outcome._replace(guide=settled)
+        try:
+            outcome = train(state, series, training, goal, meter)
+            trained: Any = outcome.guide
+            settled = relocate(trained, series, located.windows, located.modes[0], key=locate_key)
+            outcome = outcome._replace(guide=settled)
+        except DivergedError as error:  # what the look-ahead has found is not lost
+            plain = settings.with_layers(guide, 0, series, key=train_key)
+            outcome = error.outcome._replace(guide=plain, reason="the neural layers diverged, and were left out")
     return Posterior(model, series, located.windows, outcome, time.perf_counter() - begun, notes, located.modes)
 
 

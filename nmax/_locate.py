@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._natural import settle
 from nmax._scores import Scores
-from nmax._start import Mode, PriorDensity, modes, newton
+from nmax._start import Mode, PriorDensity, modes, newton, sharpened
 from nmax._train import History
 from nmax.data import Series, Windows
 from nmax.guides import LookaheadGuide, LookaheadSampler
@@ -29,6 +29,7 @@ STRETCHES = 12  # where the path's memory is looked at
 SHORTFALL_WINDOWS, SHORTFALL_DRAWS = 12, 8
 SHORTFALL = 5.0  # nats below which the Gaussian look-ahead is good enough
 LAYERS = 2
+WEIGHTED = 8
 
 
 class Located(NamedTuple):
@@ -40,6 +41,7 @@ class Located(NamedTuple):
         modes: of θ, the one with most mass first.
         shortfall: estimate of what the Gaussian look-ahead leaves to gain, in nats.
         needed: steps the path takes to forget.
+        weighted: draws of a window weighted against each other in the last step for θ.
         history: parts of the ELBO while q(θ) settled.
     """
 
@@ -48,6 +50,7 @@ class Located(NamedTuple):
     modes: tuple[Mode, ...]
     shortfall: float
     needed: int
+    weighted: int
     history: History
 
 
@@ -74,11 +77,16 @@ def locate(
         prior = PriorDensity(model.parameters)
         found = [newton(scores, prior, mode.theta, 2, key=mode_key) for mode in found]
     gap = shortfall(scores, found[0], key=gap_key)
+    many, falls_short = scores.windows.count >= MANY, gap > SHORTFALL
+    weighted = settings.weighted or (WEIGHTED if many and falls_short and not settings.layers else 1)
+    if weighted > 1 and many:
+        best = sharpened(scores, PriorDensity(model.parameters), found[0], weighted, key=mode_key)
+        found = [best, *found[1:]]
     flow, history = settle(scores, guide.theta_flow, found[0], SETTLE, key=settle_key)
-    layers = settings.layers if settings.layers is not None else (LAYERS if gap > SHORTFALL else 0)
+    layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(guide, layers, series, key=build_key)
     guide = dataclasses.replace(guide, theta_flow=flow, own=guide.block > series.length or scores.windows.count == 1)
-    return Located(guide, scores.windows, tuple(found), gap, needed, history)
+    return Located(guide, scores.windows, tuple(found), gap, needed, weighted, history)
 
 
 def relocate(
@@ -164,6 +172,8 @@ def described(located: Located, series: Series) -> tuple[str, ...]:
             )
     count = len(guide.layers.flows)
     what = f"{count} neural layers correct it" if count else "no neural layers"
+    if located.weighted > 1:
+        what += f", θ located with {located.weighted} weighted draws a window"
     lines.append(f"the Gaussian look-ahead falls short by about {located.shortfall:.2g} nats; {what}")
     return (*lines, *rivals(located.modes, guide.model))
 

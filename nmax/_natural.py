@@ -21,12 +21,6 @@ CHANGE = 3.0  # how much narrower or wider than the scores' covariance says a di
 OUTLYING = 6.0  # gradients longer than so many typical ones are left out
 
 
-def started(flow: ThetaFlow, mode: Mode) -> ThetaFlow:
-    """The flow with its affine head at a mode: mean and covariance of Laplace's approximation."""
-    root = np.linalg.cholesky(mode.covariance)
-    return moved_to(_standard(flow), mode.theta, root)
-
-
 def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, key: PRNGKeyArray) -> tuple[ThetaFlow, History]:
     r"""Maximise the ELBO over q(θ), with x drawn by the look-ahead.
 

@@ -79,6 +79,22 @@ class Scores:
             gradients.append(np.asarray(gradient, np.float64)[: LANES - short])
         return np.concatenate(values), np.concatenate(gradients)
 
+    def weighted(
+        self, theta: Float[np.ndarray, " param"], number: Int[np.ndarray, " window"], draws: int, *, key: PRNGKeyArray
+    ) -> tuple[Float[np.ndarray, " window"], Float[np.ndarray, "window param"]]:
+        r"""$\log \frac1K \sum_k e^{\ell_{B,k}}$ over K draws of a window at one θ, and its gradient.
+
+        A path in a window is weighted by how likely the model finds it against q: what the guide's shape leaves of bias in
+        the score shrinks like 1/K.
+        """
+        lanes = np.repeat(number, draws)
+        value, gradient = self(np.tile(theta, (len(lanes), 1)), lanes, key=key)
+        value, gradient = value.reshape(-1, draws), gradient.reshape(len(number), draws, -1)
+        top = value.max(axis=1, keepdims=True)
+        weight = np.exp(value - top)
+        total = weight.sum(axis=1, keepdims=True)
+        return (top + np.log(total / draws))[:, 0], ((weight / total)[:, :, None] * gradient).sum(axis=1)
+
     def spread(self, count: int, rng: np.random.Generator) -> Int[np.ndarray, " lane"]:
         """`count` windows spread over the series, or all of them and again where there are fewer."""
         total = self.windows.count

@@ -128,6 +128,16 @@ def newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, *,
     return Mode(here.theta, here.covariance, float(log_evidence), here.scores, arrived)
 
 
+def sharpened(scores: Scores, prior: PriorDensity, mode: Mode, draws: int, *, key: PRNGKeyArray) -> Mode:
+    """One more Newton step from a pass with `draws` weighted draws a window, for a series of many windows."""
+    value, gradient = scores.weighted(mode.theta, np.arange(scores.windows.count), draws, key=key)
+    slope = gradient.sum(axis=0) + prior.gradient(mode.theta[None])[0]
+    information = np.cov(gradient.T).reshape(prior.size, -1) * scores.windows.count + prior.curvature(mode.theta)
+    covariance = np.linalg.inv(_positive(information))
+    log_evidence = value.sum() + prior.log_prob(mode.theta[None])[0] + 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    return Mode(mode.theta + covariance @ slope, covariance, float(log_evidence), gradient, mode.arrived)
+
+
 def _newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, sample: int | None, *, key) -> _Pass:
     here = _passed(scores, prior, theta, None, sample, key=key)
     trust = TRUST

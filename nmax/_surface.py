@@ -26,7 +26,8 @@ class Surface(eqx.Module):
 
     Attributes:
         coefficients: one a monomial.
-        edge: the norm of $u$ beyond which nothing was seen; there the surface goes on as it is at the edge, and falls.
+        edge: the norm of $u$ beyond which nothing was seen; there the surface goes on straight, as steep as at the edge,
+            and bends down.
         exponents: of each monomial.
     """
 
@@ -37,11 +38,14 @@ class Surface(eqx.Module):
     def __call__(self, u: Float[Array, " param"]) -> Float[Array, ""]:
         """The log density at u, up to a constant."""
         norm = jnp.sqrt(jnp.sum(u**2) + 1e-12)
-        inside = u * jnp.minimum(1.0, self.edge / norm)
-        powers = jnp.stack([inside**n for n in range(1 + max(map(max, self.exponents)))])
-        index = np.array(self.exponents)
-        terms = jnp.prod(powers[index, np.arange(len(u))[None]], axis=1)
-        return jnp.sum(self.coefficients * terms) - jnp.maximum(norm - self.edge, 0.0) ** 2
+        beyond = jnp.maximum(norm - self.edge, 0.0)
+        value, slope = jax.jvp(self._polynomial, (u * jnp.minimum(1.0, self.edge / norm),), (u / norm,))
+        return value + jnp.minimum(slope, 0.0) * beyond - 0.5 * beyond**2
+
+    def _polynomial(self, u: Float[Array, " param"]) -> Float[Array, ""]:
+        powers = jnp.stack([u**n for n in range(1 + max(map(max, self.exponents)))])
+        terms = jnp.prod(powers[np.array(self.exponents), np.arange(len(u))[None]], axis=1)
+        return jnp.sum(self.coefficients * terms)
 
 
 def through_gradients(u: Float[np.ndarray, "draw param"], gradient: Float[np.ndarray, "draw param"]) -> Surface:

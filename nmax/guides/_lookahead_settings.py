@@ -33,7 +33,9 @@ class LookaheadGuide:
 
     Attributes:
         layers: neural layers, behind one that skews; by default 2 where the Gaussian look-ahead falls short by more than
-            5 nats in all, and none where it does not.
+            5 nats in all, and none where it does not or where `weighted` draws make up for it.
+        weighted: draws of a window that are weighted against each other in the last step of the search for θ; by default
+            8 on a series of many windows where the look-ahead falls short by more than 5 nats, 1 elsewhere.
         length: the receptive field ℓ of each.
         width: units of their hidden layers.
         depth: hidden layers after the convolution.
@@ -48,6 +50,7 @@ class LookaheadGuide:
     """
 
     layers: int | None = None
+    weighted: int | None = None
     length: int = 10
     width: int = 32
     depth: int = 1
@@ -63,8 +66,9 @@ class LookaheadGuide:
     def __post_init__(self):
         for name in ("length", "width", "iterations", "theta_width", "theta_depth", "starts"):
             check_count(name, getattr(self, name))
-        if self.block is not None:
-            check_count("block", self.block)
+        for name in ("block", "weighted"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         for name in ("layers", "buffer", "depth", "theta_layers"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), least=0)

@@ -1,0 +1,238 @@
+"""The look-ahead: exact in linear Gaussian models, sound where models are not, and honest about what it chose."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from helpers import random_walk
+from numpyro.distributions import constraints
+
+import nmax
+from nmax import _small
+from nmax._locate import forgetting
+from nmax._scores import Scores
+from nmax._start import Mode
+from nmax._surface import fitted, moved_to, through_gradients
+from nmax.data import Windows, make_series
+from nmax.flows import Side, Skew, ThetaFlow
+from nmax.lookahead import Dynamics, draw, linearised, look_ahead, rows_of, smoothed
+from nmax.lookahead._information import marginals
+from nmax.lookahead._moments import transition_moments
+from nmax.reference import LinearGaussian, kalman_filter, kalman_smoother
+
+
+def spd(n, seed=0):
+    a = np.random.default_rng(seed).standard_normal((n, n))
+    return jnp.asarray(a @ a.T + n * np.eye(n), jnp.float32)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_small_matrices(n):
+    a, b = spd(n), jnp.asarray(np.random.default_rng(1).standard_normal((n, n)), jnp.float32)
+    u = _small.unpack
+    np.testing.assert_allclose(_small.pack(_small.times(u(a), u(b))), a @ b, rtol=1e-4, atol=1e-4)
+    inverse = _small.pack(_small.inverse_cholesky(u(a)))
+    np.testing.assert_allclose(inverse @ a @ inverse.T, np.eye(n), atol=1e-4)
+    root = _small.pack(_small.semidefinite_cholesky(u(a)))
+    np.testing.assert_allclose(root @ root.T, a, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(
+        _small.pack(_small.solve_lower_transposed(u(root), u(b))), np.linalg.solve(root.T, b), atol=1e-3
+    )
+
+
+def test_a_singular_matrix_keeps_its_zero_rows():
+    a = jnp.array([[4.0, 0.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 3.0]])
+    root = _small.pack(_small.semidefinite_cholesky(_small.unpack(a)))
+    np.testing.assert_allclose(root @ root.T, a, atol=1e-6)
+    assert not np.asarray(root)[1].any()
+
+
+def linear_model(d, seed=0, observed=None):
+    """A stable linear Gaussian model with one parameter that it does not use, its matrices, and where it starts."""
+    rng = np.random.default_rng(seed)
+    move = 0.9 * np.linalg.qr(rng.standard_normal((d, d)))[0]
+    noise = np.asarray(spd(d, seed)) / d
+    show = rng.standard_normal((observed or d, d))
+    start = np.ones(d)
+    f, q, h = (jnp.asarray(a, jnp.float32) for a in (move, np.linalg.cholesky(noise), show))
+    model = nmax.StateSpaceModel(
+        prior={"unused": dist.Normal(0.0, 1.0)},
+        initial=lambda theta: jnp.ones(d),
+        transition=lambda x, theta: dist.MultivariateNormal(f @ x, scale_tril=q),
+        observation=lambda x, theta: dist.Normal(h @ x, 0.5).to_event(1),
+    )
+    return model, LinearGaussian(start, np.zeros(d), move, noise, show, 0.25 * np.eye(len(show)))
+
+
+def with_gaps(y, share, seed=0):
+    y = np.array(y, float)
+    y[np.random.default_rng(seed).uniform(size=y.shape) < share] = np.nan
+    return y
+
+
+@pytest.mark.parametrize(("d", "observed", "every"), [(4, 4, 1), (8, 2, 1), (2, 1, 150)])
+def test_a_linear_gaussian_path_is_exact(d, observed, every):
+    """40 % missing, components unobserved, 150 steps without data: log p(y) for every noise, the smoother's moments."""
+    model, exact = linear_model(d, observed=observed)
+    simulated = nmax.simulate(model, {"unused": 0.0}, 400, key=jr.key(d), observe_every=every)
+    y = with_gaps(simulated.y, 0.4 if every == 1 else 0.0)
+    series = make_series(y)
+    filtered = kalman_filter(exact, y)
+    dynamics = Dynamics({"unused": jnp.float32(0.0)}, model, tuple(range(d)))
+    rows = rows_of(model, series, jnp.arange(402))
+    first = (dynamics.start, jnp.zeros((d, d)))
+
+    @jax.jit
+    def run(key):
+        reference = smoothed(dynamics, jnp.zeros((401, d)), jnp.ones(d), rows, first, jnp.int32(3))
+        linear = linearised(dynamics, reference, rows, first)
+        ahead = look_ahead(linear)
+        own = jax.tree.map(lambda a: a[:-1], rows)
+        z = jr.normal(key, (401, d))
+        u, log_det = draw(dynamics, reference, ahead, own, z)
+        log_q = jnp.sum(dist.Normal(0, 1).log_prob(z), axis=1) - log_det
+        move = jax.vmap(lambda a, b: model.transition(a, {}).log_prob(b))(u[:-1], u[1:])
+        seen = jax.vmap(lambda x, y, o: model.observation_log_prob(x, y, o, {}, jnp.zeros(0)))(
+            u, series.values, series.observed
+        )
+        mean, root = marginals(linear, ahead)
+        return jnp.sum(move - log_q[1:]) + jnp.sum(seen), reference.mean + mean, root
+
+    values, means, roots = jax.vmap(run)(jr.split(jr.key(1), 8))
+    assert np.abs(values - filtered.log_likelihood).max() < 0.3  # rounding of some thousand terms in single precision
+    assert 0.5 * np.var(values) < 0.02
+    smooth = kalman_smoother(exact, y)
+    sd = np.sqrt(np.diagonal(smooth.covariance, axis1=1, axis2=2))[1:]
+    assert np.max(np.abs(means[0][1:] - smooth.mean[1:]) / sd) < 0.01
+    np.testing.assert_allclose(np.linalg.norm(roots[0][1:], axis=2), sd, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    "transition",
+    [
+        lambda x: dist.LogNormal(0.9 * jnp.log(x), 0.3).to_event(1),
+        lambda x: dist.Gamma(4.0, 4.0 / x).to_event(1),
+        lambda x: dist.StudentT(3.0, x, 0.3).to_event(1),
+        lambda x: dist.MultivariateNormal(x - 3.0, 0.25 * jnp.eye(2)),  # a mean outside the support
+    ],
+)
+def test_other_transitions_have_moments_in_unconstrained_coordinates(transition):
+    model = nmax.StateSpaceModel(
+        prior={"a": dist.Normal(0.0, 1.0)},
+        initial=lambda theta: jnp.array([2.0, 1.0]),
+        transition=lambda x, theta: transition(x),
+        observation=lambda x, theta: dist.Normal(x, 1.0).to_event(1),
+        support=constraints.positive,
+    )
+    u = jnp.array([2.0, 0.5])
+    mean, root = transition_moments(model, u, {"a": 0.0}, ())
+    assert np.isfinite(mean).all()
+    assert (np.diagonal(root) > 0).all()
+    draws = jax.vmap(lambda k: transition(jax.nn.softplus(u)).sample(k))(jr.split(jr.key(0), 20_000))
+    inside = (draws > 0).all(axis=1)
+    if inside.mean() > 0.99 and not isinstance(transition(jnp.ones(2)), dist.MultivariateNormal):
+        back = np.log(np.expm1(np.asarray(draws)[np.asarray(inside)]))
+        assert np.max(np.abs(np.median(back, axis=0) - mean) / back.std(axis=0)) < 0.35
+
+
+def double_well():
+    return nmax.SDE(
+        prior={"depth": dist.LogNormal(0.0, 1.0)},
+        initial=lambda theta: jnp.array([1.0]),
+        drift=lambda x, theta: 4.0 * theta["depth"] * (x - x**3),
+        diffusion=lambda x, theta: jnp.array([1.6]),
+        dt=0.05,
+        observation=lambda x, theta: dist.Normal(x, 0.2).to_event(1),
+    )
+
+
+def test_the_reference_path_crosses_a_double_well_where_the_data_do():
+    """Few observations, jumps between the wells: the reference is finite, near the data, and the path follows the jumps."""
+    model = double_well()
+    x, y = nmax.simulate(model, {"depth": 1.0}, 600, key=jr.key(4), observe_every=20)
+    assert (x > 0.5).any()
+    assert (x < -0.5).any()
+    guide = nmax.LookaheadGuide().build(model, make_series(y), key=jr.key(0), theta=jnp.zeros(1))
+    _, reference = jax.jit(lambda s: guide.reference({"depth": jnp.float32(1.0)}, s, jnp.int32(0)))(make_series(y))
+    assert np.isfinite(reference.mean).all()
+    seen = ~np.isnan(y[:, 0])
+    off = np.abs(np.asarray(reference.mean)[seen, 0] - y[seen, 0])
+    assert np.mean(off) < 0.2
+    assert np.mean(np.sign(reference.mean[:, 0]) == np.sign(x[:, 0])) > 0.85
+
+
+def mode_at(theta):
+    size = len(theta)
+    return Mode(np.asarray(theta, float), 1e-4 * np.eye(size), 0.0, np.zeros((1, size)), True)
+
+
+def test_forgetting_is_that_of_the_kalman_smoother():
+    """AR(1) in its steady state: a deviation shrinks by φ(1 − K) a step, in closed form."""
+    model = nmax.models.ar1(observation_sd=3.0)
+    y = nmax.simulate(model, {"intercept": 0.0, "coefficient": 0.98, "noise": 0.5}, 4_000, key=jr.key(0)).y
+    series = make_series(y)
+    guide = nmax.LookaheadGuide().build(model, series, key=jr.key(0))
+    steps = forgetting(guide, series, mode_at([0.0, 0.98, np.log(0.5)]))
+    p = 1.0
+    for _ in range(1_000):
+        p = 0.98**2 * p / (p + 9.0) * 9.0 + 0.25
+    factor = 0.98 * 9.0 / (p + 9.0)
+    tolerance = np.sqrt(2 * 0.05 * guide.block / series.length)
+    assert abs(steps - np.log(tolerance) / np.log(factor)) <= 3
+
+
+def test_a_surface_goes_through_gradients():
+    """Gradients of a quartic give back the quartic, and q(θ) fitted to a Gaussian's is that Gaussian."""
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal((600, 2))
+    gradient = np.stack([-u[:, 0] + 0.3 * u[:, 0] * u[:, 1] - 0.1 * u[:, 0] ** 3, -u[:, 1] + 0.15 * u[:, 0] ** 2], axis=1)
+    surface = through_gradients(u, gradient)
+    found = jax.vmap(jax.grad(surface))(jnp.asarray(u[:50], jnp.float32))
+    inside = np.linalg.norm(u[:50], axis=1) < float(surface.edge)
+    np.testing.assert_allclose(found[inside], gradient[:50][inside], atol=2e-3)
+
+    precision = np.array([[2.0, 0.8], [0.8, 1.0]])
+    flow = ThetaFlow(jnp.zeros(2), jnp.ones(2), layers=2, width=8, depth=1, key=jr.key(0))
+    flow = fitted(flow, through_gradients(u, -(u - 0.3) @ precision), key=jr.key(1))
+    flow = moved_to(flow, np.array([5.0, -1.0]), np.array([[0.1, 0.0], [0.0, 10.0]]))
+    draws = np.asarray(jax.vmap(flow)(jr.normal(jr.key(2), (20_000, 2)))[0])
+    scale = np.diag([0.1, 10.0])
+    np.testing.assert_allclose(draws.mean(axis=0), [5.03, 2.0], atol=0.3)
+    np.testing.assert_allclose(np.cov(draws.T), scale @ np.linalg.inv(precision) @ scale, rtol=0.1, atol=0.05)
+
+
+def test_weighted_scores_are_the_gradient_of_a_log_mean():
+    model = random_walk()
+    series = make_series(2 + np.random.default_rng(0).standard_normal((41, 1)))
+    guide = nmax.LookaheadGuide(block=8, buffer=4).build(model, series, key=jr.key(0))
+    scores = Scores(guide, series, Windows(40, 8))
+    theta, number = np.array([2.0, 0.1]), np.array([1, 3])
+    value, gradient = scores.weighted(theta, number, 3, key=jr.key(1))
+    step = 1e-2
+    for k in range(2):
+        up, down = (scores.weighted(theta + s * step * np.eye(2)[k], number, 3, key=jr.key(1))[0] for s in (1, -1))
+        np.testing.assert_allclose((up - down) / (2 * step), gradient[:, k], rtol=0.05, atol=0.02)
+
+
+def test_skew_starts_at_the_identity_and_knows_its_slope():
+    layer = Skew(state=2, side=3, theta=0)
+    side = Side(
+        jnp.asarray(np.random.default_rng(0).standard_normal((5, 3)), jnp.float32), jnp.zeros(0), jnp.ones((5, 2), bool)
+    )
+    z = jnp.asarray(np.random.default_rng(1).standard_normal((5, 2)), jnp.float32)
+    np.testing.assert_allclose(layer(z, side)[0], z, atol=1e-6)
+    moved = (0.3 * jr.normal(jr.key(0), (3, 4)), jnp.array([0.2, -0.1, 0.3, -0.4]))
+    bent = eqx.tree_at(lambda layer: (layer.weight, layer.bias), layer, moved)
+    slope = jax.jacfwd(lambda v: bent(v.reshape(5, 2), side)[0].ravel())(z.ravel())
+    np.testing.assert_allclose(bent(z, side)[1].ravel(), jnp.log(jnp.diagonal(slope)), atol=1e-4)
+
+
+def test_settings_are_checked():
+    for wrong in ({"block": 0}, {"buffer": -1}, {"layers": -1}, {"starts": 0}, {"weighted": 0}, {"width": 2.5}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            nmax.LookaheadGuide(**wrong)
+    with pytest.raises(TypeError, match="buffer"):
+        nmax.LookaheadGuide(bufer=3)
