@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from nmax._natural import settle
+from nmax._natural import MANY, settle
 from nmax._scores import Scores
 from nmax._start import Mode, PriorDensity, modes, newton, sharpened
 from nmax._train import History
@@ -29,7 +29,8 @@ STRETCHES = 12  # where the path's memory is looked at
 SHORTFALL_WINDOWS, SHORTFALL_DRAWS = 12, 8
 SHORTFALL = 5.0  # nats below which the Gaussian look-ahead is good enough
 LAYERS = 2
-WEIGHTED = 8
+WEIGHTED, WEIGHTED_SHORT = 8, 4  # draws a window on series of many windows, and of few
+NOTICEABLE = 0.2  # nats above which the latter are weighted
 
 
 class Located(NamedTuple):
@@ -78,15 +79,23 @@ def locate(
         found = [newton(scores, prior, mode.theta, 2, key=mode_key) for mode in found]
     gap = shortfall(scores, found[0], key=gap_key)
     many, falls_short = scores.windows.count >= MANY, gap > SHORTFALL
-    weighted = settings.weighted or (WEIGHTED if many and falls_short and not settings.layers else 1)
+    weighted = settings.weighted or _weighted(gap, many)
     if weighted > 1 and many:
         best = sharpened(scores, PriorDensity(model.parameters), found[0], weighted, key=mode_key)
         found = [best, *found[1:]]
-    flow, history = settle(scores, guide.theta_flow, found[0], SETTLE, key=settle_key)
+    calls = SETTLE if weighted == 1 or many else 2 * SETTLE
+    flow, history = settle(scores, guide.theta_flow, found[0], calls, weighted=weighted, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(guide, layers, series, key=build_key)
     guide = dataclasses.replace(guide, theta_flow=flow, own=guide.block > series.length or scores.windows.count == 1)
     return Located(guide, scores.windows, tuple(found), gap, needed, weighted, history)
+
+
+def _weighted(gap: float, many: bool) -> int:
+    """Draws of x to weight against each other at each θ."""
+    if many:
+        return WEIGHTED if gap > SHORTFALL else 1
+    return WEIGHTED_SHORT if gap > NOTICEABLE else 1
 
 
 def relocate(
@@ -96,7 +105,8 @@ def relocate(
     newton_key, settle_key = jr.split(key)
     scores = Scores(guide, series, windows)
     mode = newton(scores, PriorDensity(guide.model.parameters), mode.theta, 3, key=newton_key)
-    flow, _ = settle(scores, guide.theta_flow, mode, SETTLE, key=settle_key)
+    weighted = WEIGHTED_SHORT if windows.count < MANY else 1
+    flow, _ = settle(scores, guide.theta_flow, mode, SETTLE, weighted=weighted, key=settle_key)
     return dataclasses.replace(guide, theta_flow=flow)
 
 
@@ -173,7 +183,7 @@ def described(located: Located, series: Series) -> tuple[str, ...]:
     count = len(guide.layers.flows)
     what = f"{count} neural layers correct it" if count else "no neural layers"
     if located.weighted > 1:
-        what += f", θ located with {located.weighted} weighted draws a window"
+        what += f"; {located.weighted} draws a window are weighted against each other for θ"
     lines.append(f"the Gaussian look-ahead falls short by about {located.shortfall:.2g} nats; {what}")
     return (*lines, *rivals(located.modes, guide.model))
 

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from nmax._scores import LANES, Scores
+from nmax._scores import LANES, Scores, log_mean
 from nmax._start import Mode, PriorDensity
 from nmax._surface import fitted, moved_to, through_gradients
 from nmax._train import History
@@ -21,7 +21,9 @@ CHANGE = 3.0  # how much narrower or wider than the scores' covariance says a di
 OUTLYING = 6.0  # gradients longer than so many typical ones are left out
 
 
-def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, key: PRNGKeyArray) -> tuple[ThetaFlow, History]:
+def settle(
+    scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted: int = 1, key: PRNGKeyArray
+) -> tuple[ThetaFlow, History]:
     r"""Maximise the ELBO over q(θ), with x drawn by the look-ahead.
 
     For a Gaussian $q(\vartheta)$ with mean $m$ and covariance $LL^\top$ the natural gradient vanishes where
@@ -40,6 +42,8 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, key: PRNG
         flow: the shape of q(θ).
         mode: where to begin.
         steps: calls of the scores in all, `LANES` draws each.
+        weighted: draws of x that are weighted against each other at each θ (`Scores.weighted`). With more than one, q(θ)
+            maximises a tighter bound than the ELBO, in which q(x | θ) counts for less.
         key: random key.
 
     Returns:
@@ -55,7 +59,7 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, key: PRNG
     points, gradients, records = [], [], []
     settled = flow
     for draw_key, fit_key in zip(draw_keys, fit_keys, strict=True):
-        theta, gradient, record = _draws(scores, proposal, mode, max(1, steps // 2), rng, key=draw_key)
+        theta, gradient, record = _draws(scores, proposal, mode, max(1, steps // 2), weighted, rng, key=draw_key)
         points.append(np.linalg.solve(root, (theta - mode.theta).T).T)
         gradients.append(gradient @ root)
         records.append(record)
@@ -76,7 +80,7 @@ def _settled_narrow(
     flat = eqx.tree_at(lambda f: f.autoregressive, flow, None, is_leaf=lambda leaf: leaf is None)
     proposal = moved_to(_standard(flat), mode.theta, root)
     rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
-    theta, gradient, record = _draws(scores, proposal, mode, steps, rng, key=key)
+    theta, gradient, record = _draws(scores, proposal, mode, steps, 1, rng, key=key)
     u, pulled = np.linalg.solve(root, (theta - mode.theta).T).T, gradient @ root
     fine = np.isfinite(pulled).all(axis=1)
     slope, *_ = np.linalg.lstsq(u[fine], pulled[fine], rcond=None)
@@ -87,11 +91,11 @@ def _settled_narrow(
 
 
 def _draws(
-    scores: Scores, flow: ThetaFlow, mode: Mode, calls: int, rng: np.random.Generator, *, key: PRNGKeyArray
+    scores: Scores, flow: ThetaFlow, mode: Mode, calls: int, weighted: int, rng: np.random.Generator, *, key: PRNGKeyArray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mirrored draws of θ, the gradients of the log posterior density at them, and the parts of the ELBO by call."""
     prior = PriorDensity(scores.guide.model.parameters)
-    windows, pairs = scores.windows, LANES // 2
+    windows, pairs = scores.windows, max(1, LANES // (2 * weighted))
     share = np.minimum(windows.width, windows.length - np.arange(windows.count) * windows.width) / windows.length
     anchor = mode.scores / share[:, None] - mode.scores.sum(axis=0)  # what a window's choice adds to the whole
     shift, out = rng.uniform(), []
@@ -101,8 +105,10 @@ def _draws(
         half = rng.standard_normal((pairs, len(mode.theta)))
         number, e = np.tile(rng.permutation(at), 2), np.concatenate([half, -half])
         theta, log_q = (np.asarray(a, np.float64) for a in _drawn(flow, jnp.asarray(e, jnp.float32)))
-        noise = np.tile(np.arange(pairs), 2)
-        parts, gradient = scores.parts(theta, number, key=jr.fold_in(key, k), noise=noise)
+        noise = np.tile(np.arange(pairs * weighted), 2)
+        lanes = np.repeat(theta, weighted, axis=0), np.repeat(number, weighted)
+        parts, gradient = scores.parts(*lanes, key=jr.fold_in(key, k), noise=noise)
+        _, gradient, parts = log_mean(parts, gradient, weighted)
         gradient = gradient / share[number][:, None] - anchor[number] + prior.gradient(theta)
         own = np.mean(prior.log_prob(theta) - log_q)
         out.append((theta, gradient, np.append(own, np.mean(parts / share[number][:, None], axis=0))))

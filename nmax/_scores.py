@@ -88,12 +88,9 @@ class Scores:
         the score shrinks like 1/K.
         """
         lanes = np.repeat(number, draws)
-        value, gradient = self(np.tile(theta, (len(lanes), 1)), lanes, key=key)
-        value, gradient = value.reshape(-1, draws), gradient.reshape(len(number), draws, -1)
-        top = value.max(axis=1, keepdims=True)
-        weight = np.exp(value - top)
-        total = weight.sum(axis=1, keepdims=True)
-        return (top + np.log(total / draws))[:, 0], ((weight / total)[:, :, None] * gradient).sum(axis=1)
+        parts, gradient = self.parts(np.tile(theta, (len(lanes), 1)), lanes, key=key)
+        value, gradient, _ = log_mean(parts, gradient, draws)
+        return value, gradient
 
     def spread(self, count: int, rng: np.random.Generator) -> Int[np.ndarray, " lane"]:
         """`count` windows spread over the series, or all of them and again where there are fewer."""
@@ -101,6 +98,17 @@ class Scores:
         if count >= total:
             return np.arange(count) % total
         return ((np.arange(count) + rng.uniform()) * total / count).astype(np.int64) % total
+
+
+def log_mean(parts: np.ndarray, gradient: np.ndarray, draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lanes in groups of `draws`: logarithm of the mean of their ratios, its gradient, and the parts' weighted means."""
+    value = parts.sum(axis=1).reshape(-1, draws)
+    top = np.max(np.where(np.isfinite(value), value, -np.inf), axis=1, keepdims=True)
+    weight = np.exp(value - top)
+    total = weight.sum(axis=1, keepdims=True)
+    share = (weight / total)[:, :, None]
+    means = (share * gradient.reshape(len(value), draws, -1)).sum(axis=1)
+    return (top + np.log(total / draws))[:, 0], means, (share * parts.reshape(len(value), draws, -1)).sum(axis=1)
 
 
 @eqx.filter_jit

@@ -34,8 +34,8 @@ class LookaheadGuide:
     Attributes:
         layers: neural layers, behind one that skews; by default 2 where the Gaussian look-ahead falls short by more than
             5 nats in all, and none where it does not or where `weighted` draws make up for it.
-        weighted: draws of a window that are weighted against each other in the last step of the search for θ; by default
-            8 on a series of many windows where the look-ahead falls short by more than 5 nats, 1 elsewhere.
+        weighted: draws of x in a window that are weighted against each other at each θ, which makes up for what the
+            Gaussian misses; by default 1 where it misses little, else 4, or 8 on a series of many windows.
         length: the receptive field ℓ of each.
         width: units of their hidden layers.
         depth: hidden layers after the convolution.
