@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from typing import Any
@@ -59,8 +60,8 @@ def fit(
             step grows with it, not with T.
         draws: windows a step, each with its own draw of θ and x, taken four times with mirrored noise; by default 6, or 12
             for the paper's guide.
-        steps: train for just so many steps.
-        until: or train until converged, the default, under these settings.
+        steps: train for just so many steps; with the look-ahead, those of its neural layers if it has any, 600 by default.
+        until: or train until converged, the default of the paper's guide, under these settings.
         optimiser: settings of the update rule.
         pretrain: steps of pre-training that take x near the observations, for the paper's guide; 0 for none.
         progress: whether to show a progress bar.
@@ -111,7 +112,7 @@ def _fit_lookahead(
     """Find the posterior by the look-ahead alone, then train the neural layers if there are any."""
     locate_key, train_key, centre_key = jr.split(key, 3)
     centre = prior_centre(model.parameters, key=centre_key)
-    located = locate(settings, model, series, centre, width=width, key=locate_key)
+    located = locate(settings, model, series, centre, width=width, meter=meter, key=locate_key)
     guide, notes = located.guide, described(located, series)
     if guide.encoder is None:
         meter.close()
@@ -120,7 +121,8 @@ def _fit_lookahead(
         outcome = Outcome(guide, located.history, reason, located.modes[0].arrived, count, 0)
     else:
         windows = training_windows(guide, series, located.windows)
-        state, training = init(guide, rule or LOOKAHEAD_RULE, windows, draws, key=train_key)
+        held = LOOKAHEAD_RULE if rule is None else dataclasses.replace(rule, theta=False)
+        state, training = init(guide, held, windows, draws, key=train_key)
         try:
             outcome = train(state, series, training, goal, meter)
             trained: Any = outcome.guide

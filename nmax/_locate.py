@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._natural import MANY, settle
+from nmax._progress import Meter
 from nmax._scores import Scores
 from nmax._start import Mode, PriorDensity, modes, newton, sharpened
 from nmax._train import History
@@ -41,7 +42,7 @@ class Located(NamedTuple):
         windows: the partition of the series.
         modes: of θ, the one with most mass first.
         shortfall: estimate of what the Gaussian look-ahead leaves to gain, in nats.
-        needed: steps the path takes to forget.
+        needed: steps the path takes to forget; 0 where the whole series is one block.
         weighted: draws of a window weighted against each other in the last step for θ.
         history: parts of the ELBO while q(θ) settled.
     """
@@ -62,28 +63,31 @@ def locate(
     centre: Float[Array, " param"],
     *,
     width: int | None,
+    meter: Meter,
     key: PRNGKeyArray,
 ) -> Located:
     """Find the modes, choose buffers and layers, and settle q(θ)."""
+    meter.phase("compile, then climb from several starts")
     build_key, mode_key, gap_key, settle_key = jr.split(key, 4)
     guide = settings.build(model, series, key=build_key, theta=centre)
     guide = settings.with_layers(guide, 0, series, key=build_key)
     scores = Scores(guide, series, partition(guide, series, width))
     found = modes(scores, np.asarray(centre, np.float64), settings.starts, key=mode_key)
-    needed = forgetting(guide, series, found[0])
-    if needed > guide.buffer and guide.block <= series.length and settings.buffer is None:
+    needed = forgetting(guide, series, found[0]) if guide.block <= series.length else 0
+    if needed > guide.buffer and settings.buffer is None:
         block, buffer = settings.extent(series, needed)
         guide = dataclasses.replace(guide, block=block, buffer=buffer)
         scores = Scores(guide, series, partition(guide, series, width))
         prior = PriorDensity(model.parameters)
         found = [newton(scores, prior, mode.theta, 2, key=mode_key) for mode in found]
+    meter.phase("settle q(θ)")
     gap = shortfall(scores, found[0], key=gap_key)
     many, falls_short = scores.windows.count >= MANY, gap > SHORTFALL
     weighted = settings.weighted or _weighted(gap, many)
     if weighted > 1 and many:
         best = sharpened(scores, PriorDensity(model.parameters), found[0], weighted, key=mode_key)
         found = [best, *found[1:]]
-    calls = SETTLE if weighted == 1 or many else 2 * SETTLE
+    calls = SETTLE if weighted == 1 or many else 3 * SETTLE // 2
     flow, history = settle(scores, guide.theta_flow, found[0], calls, weighted=weighted, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(guide, layers, series, key=build_key)

@@ -13,6 +13,9 @@ class Meter(Protocol):
     def update(self, steps: int, elbo: float, phase: str) -> None:
         """`steps` more are done; the ELBO stands at `elbo` nats."""
 
+    def phase(self, what: str) -> None:
+        """Something begins that has no steps to count."""
+
     def close(self) -> None:
         """Training is over."""
 
@@ -21,6 +24,9 @@ class Silent:
     """Reports nothing."""
 
     def update(self, steps: int, elbo: float, phase: str) -> None:
+        """Do nothing."""
+
+    def phase(self, what: str) -> None:
         """Do nothing."""
 
     def close(self) -> None:
@@ -40,6 +46,10 @@ class Bar:
         self._bar.set_description(phase, refresh=False)
         self._bar.set_postfix_str(f"ELBO {elbo:,.1f}", refresh=False)
         self._bar.update(steps)
+
+    def phase(self, what: str) -> None:
+        """Show what is going on."""
+        self._bar.set_description(what)
 
     def close(self) -> None:
         """Leave the bar as it stands."""

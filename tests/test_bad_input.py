@@ -20,6 +20,7 @@ def no_work_may_start(monkeypatch):
         raise AssertionError("work started")
 
     monkeypatch.setattr("nmax._fit.train", started)
+    monkeypatch.setattr("nmax._fit.locate", started)
     monkeypatch.setattr("nmax._fit.pretrain_guide", started)
 
 
