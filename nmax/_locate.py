@@ -87,8 +87,7 @@ def locate(
     if weighted > 1 and many:
         best = sharpened(scores, PriorDensity(model.parameters), found[0], weighted, key=mode_key)
         found = [best, *found[1:]]
-    calls = SETTLE if weighted == 1 or many else 3 * SETTLE // 2
-    flow, history = settle(scores, guide.theta_flow, found[0], calls, weighted=weighted, key=settle_key)
+    flow, history = settle(scores, guide.theta_flow, found[0], SETTLE, weighted=weighted, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(guide, layers, series, key=build_key)
     guide = dataclasses.replace(guide, theta_flow=flow, own=guide.block > series.length or scores.windows.count == 1)
