@@ -24,6 +24,7 @@ from nmax.models import AbstractModel
 
 WHOLE = 2_048  # series up to this many steps are one window
 SETTLE = 60  # calls of the scores in which q(θ) settles
+CALLS_A_PARAMETER = 18  # at least, where draws are weighted
 LONG = 20_000  # steps from which a window has four blocks instead of two
 CUT_NATS = 0.05  # what cutting the series into blocks may cost in all
 STRETCHES = 12  # where the path's memory is looked at
@@ -87,7 +88,8 @@ def locate(
     if weighted > 1 and many:
         best = sharpened(scores, PriorDensity(model.parameters), found[0], weighted, key=mode_key)
         found = [best, *found[1:]]
-    flow, history = settle(scores, guide.theta_flow, found[0], SETTLE, weighted=weighted, key=settle_key)
+    calls = SETTLE if many or weighted == 1 else max(SETTLE, CALLS_A_PARAMETER * guide.theta_flow.size)
+    flow, history = settle(scores, guide.theta_flow, found[0], calls, weighted=weighted, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(guide, layers, series, key=build_key)
     guide = dataclasses.replace(guide, theta_flow=flow, own=guide.block > series.length or scores.windows.count == 1)

@@ -18,7 +18,7 @@ from nmax.flows import AffineHead, ThetaFlow
 DEGREE = 4
 MOST_TERMS = 600
 LOOSE = 0.3  # prior standard deviation of coefficients beyond the quadratic ones, in whitened coordinates
-STEPS, BATCH, RATE = 2_000, 128, 1e-2  # of Adam
+STEPS, BATCH, RATE = 3_000, 128, 1e-2  # of Adam
 
 
 class Surface(eqx.Module):
