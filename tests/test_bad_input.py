@@ -143,7 +143,7 @@ BAD_OPTIONS = {
     "inputs too short": ({"inputs": np.zeros((3, 1))}, ValueError, "one row for each of the 30 rows of `y`; got 3"),
     "inputs with gaps": ({"inputs": np.full((30, 1), np.nan)}, ValueError, "must be finite at every step"),
     "inputs not expected": ({"inputs": np.zeros((30, 1))}, ValueError, r"must take \(x, theta, inputs\)"),
-    "guide of another kind": ({"guide": "nma"}, TypeError, "must be an nmax.MovingAverageGuide; got str"),
+    "guide of another kind": ({"guide": "nma"}, TypeError, "nmax.LookaheadGuide or an nmax.MovingAverageGuide; got str"),
     "optimiser of another kind": ({"optimiser": 3}, TypeError, "must be an nmax.Optimiser; got int"),
 }
 

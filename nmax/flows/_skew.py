@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from nmax._types import Reach
 from nmax.flows._base import AbstractFlow, Side
 
-MOST = 2.0  # of the skewness and of the logarithm of the tail weight
+MOST_SKEW, MOST_TAIL = 1.0, 0.25  # of the skewness, and of the tails' weight: a draw far out may leave the model's domain
 
 
 class Skew(AbstractFlow):
@@ -40,7 +40,8 @@ class Skew(AbstractFlow):
         """Bend each entry."""
         weight = self.weight + jnp.tensordot(side.theta, self.theta_weight, 1)
         out = side.local @ weight + (self.bias + side.theta @ self.theta_bias)[None]
-        skew, log_tail = jnp.split(MOST * jnp.tanh(out / MOST), 2, axis=1)
+        skew, log_tail = jnp.split(out, 2, axis=1)
+        skew, log_tail = MOST_SKEW * jnp.tanh(skew / MOST_SKEW), MOST_TAIL * jnp.tanh(log_tail / MOST_TAIL)
         inner = skew + jnp.exp(log_tail) * jnp.arcsinh(z)
         log_scale = jnp.log(jnp.cosh(inner)) - 0.5 * jnp.log1p(z**2)
         return jnp.sinh(inner) * jnp.exp(-log_tail), log_scale
