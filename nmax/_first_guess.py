@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from nmax._small import applied, inverse_cholesky, pack, transposed, unpack
 from nmax.data import Series
 from nmax.models import AbstractModel, Theta
 
@@ -32,7 +33,9 @@ def first_guess(
         jacobian = jax.jacfwd(mean)(state, row) / series.scale[:, None]
         curvature = jacobian.T @ jacobian
         pull = RIDGE * jnp.max(jnp.diagonal(curvature)) + 1e-20
-        step = jnp.linalg.solve(curvature + pull * jnp.eye(len(start)), jacobian.T @ residual - pull * (state - start))
+        inverse = inverse_cholesky(unpack(curvature + pull * jnp.eye(len(start))))
+        push = applied(inverse, unpack(jacobian.T @ residual - pull * (state - start)))
+        step = pack(applied(transposed(inverse), push))
         return jnp.where(jnp.all(jnp.isfinite(step)), state + step, state)
 
     def guess(row):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax.random as jr
@@ -19,7 +20,7 @@ from nmax._progress import Meter, make_meter
 from nmax._train import Converged, DivergedError, Outcome, init, train
 from nmax._validate import check_model
 from nmax.data import Series, Windows, make_series
-from nmax.guides import LookaheadGuide, MovingAverageGuide, prior_centre
+from nmax.guides import Guide, LookaheadGuide, MovingAverageGuide, prior_centre
 from nmax.models import AbstractModel
 
 WINDOW = 50
@@ -44,6 +45,7 @@ def fit(
     optimiser: Optimiser | None = None,
     pretrain: int = 200,
     progress: bool = True,
+    watch: Callable[[int, Guide], object] | None = None,
 ) -> Posterior:
     """Fit the joint posterior of the parameters and the latent path by variational inference.
 
@@ -65,6 +67,7 @@ def fit(
         optimiser: settings of the update rule.
         pretrain: steps of pre-training that take x near the observations, for the paper's guide; 0 for none.
         progress: whether to show a progress bar.
+        watch: called every 100 steps of training with the number of steps done and the guide so far.
 
     Returns:
         The posterior: draws, paths, the ELBO, a summary, and why training ended.
@@ -86,14 +89,15 @@ def fit(
     width = None if window is None else _window(window, series.length)
     meter = make_meter(progress, goal if isinstance(goal, int) else None)
     if isinstance(settings, LookaheadGuide):
-        return _fit_lookahead(settings, model, series, width, draws or LOOKAHEAD_DRAWS, goal, rule, meter, key, begun)
+        count = draws or LOOKAHEAD_DRAWS
+        return _fit_lookahead(settings, model, series, width, count, goal, rule, meter, watch, key, begun)
 
     windows = Windows(series.length, width or min(WINDOW, series.length))
     guide_key, pretrain_key, train_key = jr.split(key, 3)
     q = settings.build(model, series, key=guide_key)
     q = pretrain_guide(q, series, windows, draws or DRAWS, pretrain, key=pretrain_key)
     state, training = init(q, rule or Optimiser(), windows, draws or DRAWS, key=train_key)
-    outcome = train(state, series, training, goal, meter)
+    outcome = train(state, series, training, goal, meter, watch)
     return Posterior(model, series, windows, outcome, time.perf_counter() - begun)
 
 
@@ -106,6 +110,7 @@ def _fit_lookahead(
     goal: int | Converged,
     rule: Optimiser | None,
     meter: Meter,
+    watch: Callable[[int, Guide], object] | None,
     key: PRNGKeyArray,
     begun: float,
 ) -> Posterior:
@@ -124,7 +129,7 @@ def _fit_lookahead(
         held = LOOKAHEAD_RULE if rule is None else dataclasses.replace(rule, theta=False)
         state, training = init(guide, held, windows, draws, key=train_key)
         try:
-            outcome = train(state, series, training, goal, meter)
+            outcome = train(state, series, training, goal, meter, watch)
             trained: Any = outcome.guide
             settled = relocate(trained, series, located.windows, located.modes[0], key=locate_key)
             outcome = outcome._replace(guide=settled)

@@ -12,14 +12,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from nmax._natural import MANY, settle
+from nmax._natural import MANY, bound, settle
 from nmax._progress import Meter
 from nmax._scores import Scores
 from nmax._start import Mode, PriorDensity, modes, newton, sharpened
 from nmax._train import History
 from nmax.data import Series, Windows
+from nmax.flows import ThetaFlow
 from nmax.guides import LookaheadGuide, LookaheadSampler
-from nmax.lookahead import Dynamics, linearised, look_ahead, memory
+from nmax.lookahead import Dynamics, around, linearised, look_ahead, memory
 from nmax.models import AbstractModel
 
 WHOLE = 2_048  # series up to this many steps are one window
@@ -31,6 +32,7 @@ STRETCHES = 12  # where the path's memory is looked at
 SHORTFALL_WINDOWS, SHORTFALL_DRAWS = 12, 8
 SHORTFALL = 5.0  # nats below which the Gaussian look-ahead is good enough
 LAYERS = 2
+RIVAL, MOST_RIVALS = 40.0, 3  # nats of mass below which a rival mode gets no ELBO of its own, and how many get one
 WEIGHTED, WEIGHTED_SHORT = 8, 4  # draws a window on series of many windows, and of few
 NOTICEABLE = 0.2  # nats above which the latter are weighted
 
@@ -72,7 +74,10 @@ def locate(
     build_key, mode_key, gap_key, settle_key = jr.split(key, 4)
     guide = settings.build(model, series, key=build_key, theta=centre)
     guide = settings.with_layers(guide, 0, series, key=build_key)
-    scores = Scores(guide, series, partition(guide, series, width))
+    windows = partition(guide, series, width)
+    if windows.count == 1:
+        guide = dataclasses.replace(guide, known=around(jnp.zeros((series.length + 1, len(guide.drawn))), guide.spread))
+    scores = Scores(guide, series, windows)
     found = modes(scores, np.asarray(centre, np.float64), settings.starts, key=mode_key)
     needed = forgetting(guide, series, found[0]) if guide.block <= series.length else 0
     if needed > guide.buffer and settings.buffer is None:
@@ -82,6 +87,7 @@ def locate(
         prior = PriorDensity(model.parameters)
         found = [newton(scores, prior, mode.theta, 2, key=mode_key) for mode in found]
     meter.phase("settle q(θ)")
+    scores = scores.around(found[0].theta, key=mode_key)
     gap = shortfall(scores, found[0], key=gap_key)
     many, falls_short = scores.windows.count >= MANY, gap > SHORTFALL
     weighted = settings.weighted or _weighted(gap, many)
@@ -89,11 +95,42 @@ def locate(
         best = sharpened(scores, PriorDensity(model.parameters), found[0], weighted, key=mode_key)
         found = [best, *found[1:]]
     calls = SETTLE if many or weighted == 1 else max(SETTLE, CALLS_A_PARAMETER * guide.theta_flow.size)
-    flow, history = settle(scores, guide.theta_flow, found[0], calls, weighted=weighted, key=settle_key)
+    best, found = settled_modes(scores, found, calls, weighted, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
-    guide = settings.with_layers(guide, layers, series, key=build_key)
-    guide = dataclasses.replace(guide, theta_flow=flow, own=guide.block > series.length or scores.windows.count == 1)
-    return Located(guide, scores.windows, tuple(found), gap, needed, weighted, history)
+    guide = settings.with_layers(best.scores.guide, layers, series, key=build_key)
+    guide = dataclasses.replace(guide, theta_flow=best.flow, own=guide.block > series.length or scores.windows.count == 1)
+    return Located(guide, scores.windows, found, gap, needed, weighted, best.history)
+
+
+class Settled(NamedTuple):
+    """q(θ) at one mode: the mode with its ELBO, where it was asked for, the flow, the scores there, and how it settled."""
+
+    mode: Mode
+    flow: ThetaFlow
+    scores: Scores
+    history: History
+
+
+def settled_modes(
+    scores: Scores, found: list[Mode], calls: int, weighted: int, *, key: PRNGKeyArray
+) -> tuple[Settled, tuple[Mode, ...]]:
+    """q(θ) at the best mode, and all modes with that one first: by the ELBO, where there are rivals.
+
+    Rivals far below the first by Laplace's approximation are left without an ELBO.
+    """
+    near = [mode for mode in found if mode.log_evidence > found[0].log_evidence - RIVAL][: 1 + MOST_RIVALS]
+    settled = []
+    for mode in near:
+        own = scores.around(mode.theta, key=key)
+        effort = calls if mode is found[0] else calls // 2  # a rival need only be compared
+        flow, history = settle(own, scores.guide.theta_flow, mode, effort, weighted=weighted, key=key)
+        if len(near) > 1:
+            mean, error = bound(own, flow, mode, key=key)
+            mode = mode._replace(elbo=mean, elbo_standard_error=error)
+        settled.append(Settled(mode, flow, own, history))
+    settled.sort(key=lambda one: -np.nan_to_num(one.mode.elbo, nan=-np.inf))
+    rest = [mode for mode in found if not any(mode is other for other in near)]
+    return settled[0], tuple([one.mode for one in settled] + rest)
 
 
 def _weighted(gap: float, many: bool) -> int:
@@ -195,11 +232,17 @@ def described(located: Located, series: Series) -> tuple[str, ...]:
 
 def rivals(found: tuple[Mode, ...], model: AbstractModel) -> tuple[str, ...]:
     """A sentence for each mode that was not taken."""
-    best = found[0].log_evidence
-    return tuple(
-        f"rival mode at {_by_name(model, mode.theta)}: {best - mode.log_evidence:.1f} nats less mass, by Laplace"
-        for mode in found[1:]
-    )
+    best, lines = found[0], []
+    for mode in found[1:]:
+        line = (
+            f"rival mode at {_by_name(model, mode.theta)}: {best.log_evidence - mode.log_evidence:.1f} nats less by Laplace"
+        )
+        if np.isfinite(mode.elbo):
+            below = best.elbo - mode.elbo
+            error = np.hypot(best.elbo_standard_error, mode.elbo_standard_error)
+            line += f", {below:.1f} ± {error:.1f} by the ELBO: about {np.exp(-max(below, 0.0)):.2g} of this mode's mass"
+        lines.append(line)
+    return tuple(lines)
 
 
 def _by_name(model: AbstractModel, theta: np.ndarray) -> str:

@@ -15,10 +15,11 @@ from nmax._surface import fitted, moved_to, through_gradients
 from nmax._train import History
 from nmax.flows import AffineHead, ThetaFlow
 
-WIDER = 1.2  # draws of the first round, in widths of the mode's Gaussian
+WIDER = 2.0  # how much wider than the last Gaussian the draws of a round are: the tails decide about the widths
 MANY = 200  # windows from which on the posterior of θ is taken for Gaussian
 CHANGE = 3.0  # how much narrower or wider than the scores' covariance says a direction may be
-OUTLYING = 6.0  # gradients longer than so many typical ones are left out
+BOUND = 12  # calls of the scores from which the ELBO at a mode is estimated
+OUTLYING = 20.0  # gradients longer than so many typical ones are left out
 
 
 def settle(
@@ -30,7 +31,8 @@ def settle(
     $E[L^\top g] = 0$ and $E[L^\top g u^\top] = -I$, $g$ being the gradient of the log posterior density at $\vartheta = m +
     Lu$: where the linear part of $g$, regressed on $u$, says so. Gradients cost a scan over a window each, so they are
     kept, and a polynomial is put through all of them by least squares; q(θ), autoregressive part and all, is fitted to
-    that at leisure. Two rounds: draws from the mode's Gaussian, somewhat wider, then from the q(θ) that this gives.
+    that at leisure. Two rounds: draws from the mode's Gaussian, somewhat wider, then from the best Gaussian q(θ), again
+    somewhat wider.
 
     A draw and its mirror image see the same window $B$ with the same noise, so that the choice of the window cancels from
     the curvature; from the slope it is taken out by the scores of all windows at the mode, $g - \nabla\ell_B(m_0)\,T/|B| +
@@ -47,7 +49,7 @@ def settle(
         key: random key.
 
     Returns:
-        The flow, and the parts of the ELBO at every step: in the first round at draws wider than q.
+        The flow, and the parts of the ELBO at every step, at draws wider than q.
     """
     if scores.windows.count >= MANY:
         return _settled_narrow(scores, flow, mode, steps, key=key)
@@ -58,7 +60,7 @@ def settle(
     proposal = moved_to(_standard(flat), mode.theta, WIDER * root)
     points, gradients, records = [], [], []
     settled = flow
-    for draw_key, fit_key in zip(draw_keys, fit_keys, strict=True):
+    for draw_key, fit_key, shape in zip(draw_keys, fit_keys, (flat, flow), strict=True):
         theta, gradient, record = _draws(scores, proposal, mode, max(1, steps // 2), weighted, rng, key=draw_key)
         points.append(np.linalg.solve(root, (theta - mode.theta).T).T)
         gradients.append(gradient @ root)
@@ -67,8 +69,8 @@ def settle(
         length = np.linalg.norm(pulled, axis=1)
         fine = np.isfinite(length) & (length < OUTLYING * max(np.nanmedian(length), len(mode.theta) ** 0.5))
         surface = through_gradients(u[fine], pulled[fine])
-        settled = moved_to(fitted(_standard(flow), surface, key=fit_key), mode.theta, root)
-        proposal = settled
+        settled = moved_to(fitted(_standard(shape), surface, key=fit_key), mode.theta, root)
+        proposal = eqx.tree_at(lambda f: f.head.matrix, settled, replace_fn=lambda matrix: WIDER * matrix)
     return settled, History(*np.concatenate(records).T)
 
 
@@ -88,6 +90,13 @@ def _settled_narrow(
     width = np.clip(values, 1 / CHANGE**2, CHANGE**2) ** -0.5
     factor = np.linalg.cholesky((vectors * width**2) @ vectors.T)
     return moved_to(_standard(flat), mode.theta, root @ factor), History(*record.T)
+
+
+def bound(scores: Scores, flow: ThetaFlow, mode: Mode, *, key: PRNGKeyArray) -> tuple[float, float]:
+    """The ELBO of q(θ) with the look-ahead's q(x | θ), in nats, and its standard error."""
+    rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
+    total = _draws(scores, flow, mode, BOUND, 1, rng, key=key)[2].sum(axis=1)
+    return float(total.mean()), float(total.std(ddof=1) / np.sqrt(len(total)))
 
 
 def _draws(

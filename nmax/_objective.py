@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from nmax.data import Series, Window, Windows
-from nmax.guides import Guide
-from nmax.models import log_prob_of_rows
+from nmax.guides import Guide, Stretch
+from nmax.models import Theta, log_prob_of_rows
 
 SIGNS_E = np.array([1.0, 1.0, -1.0, -1.0], np.float32)
 SIGNS_Z = np.array([1.0, -1.0, 1.0, -1.0], np.float32)
@@ -79,10 +79,14 @@ def window_ratio(
     z: Float[Array, "noise drawn"],
 ) -> Elbo:
     """The same at any θ, given in unconstrained coordinates, and without θ's own part."""
-    model = guide.model
-    theta = model.parameters.constrain(flat)
-    x, log_q, ahead = guide.path(theta, theta_noise, z, series, window.start - 1)
+    theta = guide.model.parameters.constrain(flat)
+    stretch = guide.path(theta, theta_noise, z, series, window.start - 1)
+    return stretch_ratio(guide, series, windows, window, theta, stretch)
 
+
+def stretch_ratio(guide: Guide, series: Series, windows: Windows, window: Window, theta: Theta, stretch: Stretch) -> Elbo:
+    """The same for a path that is drawn already, from one step before the window on."""
+    model, (x, log_q, ahead, _) = guide.model, stretch
     counted = jnp.arange(windows.width) < window.size
     row = jnp.clip(window.start + jnp.arange(windows.width), 0, series.length)
     y, observed, inputs = series.values[row], series.observed[row], series.inputs[row]

@@ -67,7 +67,7 @@ def _distance(
     """KL divergence, up to a constant and per step, from the window's path to a normal around the guess."""
     flat, _ = guide.theta(e)
     theta = guide.model.parameters.constrain(flat)
-    x, log_q, _ = guide.path(theta, e, z, series, window.start)
+    x, log_q, *_ = guide.path(theta, e, z, series, window.start)
     index = window.start + jnp.arange(windows.width)
     guess = _constrained(guide, first_guess(guide.model, series, start, index))
     inside = index <= series.length

@@ -16,17 +16,22 @@ from nmax.models import Prior
 
 CANDIDATES = 96  # points of the prior that are looked at
 SHARES = (0.03, 0.1, 0.3, 1.0)  # of the way from the prior's centre to a draw of it
-CLIMBS = ((50, 0.3, 0.1), (40, 0.1, 0.01))  # steps, first and last rate of Adam in either round
+CLIMBS = ((50, 0.3, 0.1), (20, 0.1, 0.02))  # steps, first and last rate of Adam in either round
 ROUGH = 5  # iterations of the reference path during a climb
 PASSES = 8  # Newton steps at the most
 SAME = 5.0  # standard deviations within which two ends are one mode
 JITTER = 0.1  # or this, in unconstrained units
+PACES = (-2.0, -1.0, 1.0, 2.0)  # steps of all coordinates together from a mode, in search of rivals
+OTHERS = 3  # starts of such a search that are gone on with
+APART = 0.3  # what lies between the ends of climbs to rival modes, at least, in unconstrained units
+HOPELESS = 100.0  # nats below the best end at which another is not gone on with
 SAMPLE = 240  # windows of the first Newton steps on a long series
 TRUST = 4.0  # longest Newton step, in standard deviations
 WIDEST = 0.1  # first width of differences, in unconstrained units, at the most
 NEAR = 0.2  # a step that is not worth another pass
 SLACK = 0.5  # nats by which a step may lead down and still be taken
 LEAST = 24  # windows a pass, noise drawn anew for each, where the series has fewer
+BENDS = 8  # and for the curvature, whose differences the noise hardly touches
 SHORT = 20  # windows a parameter below which the curvature is taken by differences
 
 
@@ -39,6 +44,8 @@ class Mode(NamedTuple):
         log_evidence: log of the posterior mass near it by Laplace's approximation, in nats.
         scores: every window's score there.
         arrived: whether Newton's steps came to rest.
+        elbo: of the guide with q(θ) settled at this mode, in nats; NaN where that was not asked.
+        elbo_standard_error: its Monte Carlo error.
     """
 
     theta: Float[np.ndarray, " param"]
@@ -46,20 +53,34 @@ class Mode(NamedTuple):
     log_evidence: float
     scores: Float[np.ndarray, "window param"]
     arrived: bool
+    elbo: float = float("nan")
+    elbo_standard_error: float = float("nan")
 
 
 def modes(scores: Scores, centre: np.ndarray, starts: int, *, key: PRNGKeyArray) -> list[Mode]:
     """The modes of the posterior that climbs from several starts end in, the one with most mass first.
 
-    A climb may use a rougher reference path than the rest: far from the data it does not settle anyway.
+    On a series of few windows, whose posterior may well have rival modes, Newton's method is then begun at some points
+    around the best mode, too. A climb may use a rougher reference path than the rest: far from the data it does not
+    settle anyway.
     """
     prior = PriorDensity(scores.guide.model.parameters)
-    climb_key, newton_key = jr.split(key)
+    climb_key, around_key, newton_key = jr.split(key, 3)
     rough = Scores(eqx.tree_at(lambda g: g.iterations, scores.guide, jnp.int32(ROUGH)), scores.series, scores.windows)
-    found: list[Mode] = []
-    for theta in climb(rough, prior, centre, starts, key=climb_key):
+    found = _settled_ends(scores, prior, climb(rough, prior, centre, starts, key=climb_key), [], key=newton_key)
+    if starts > 1 and scores.windows.count < SHORT * prior.size:
+        others = others_around(rough, prior, found[0].theta, key=around_key)
+        found = _settled_ends(scores, prior, others, found, key=newton_key)
+    return found
+
+
+def _settled_ends(scores: Scores, prior: PriorDensity, ends: list[np.ndarray], found: list[Mode], *, key) -> list[Mode]:
+    """Newton's method from the ends of climbs; modes found before are not found again. The one with most mass first."""
+    found = list(found)
+    for theta in ends:
         if not any(_same(theta, mode) for mode in found):
-            mode = newton(scores, prior, theta, PASSES, key=newton_key)
+            near = scores.around(theta, key=key)
+            mode = newton(near, prior, theta, PASSES, key=key)
             if not any(_same(mode.theta, other) for other in found) and (mode.arrived or not found):
                 found.append(mode)
     return sorted(found, key=lambda mode: (not mode.arrived, -mode.log_evidence))
@@ -78,23 +99,52 @@ def climb(scores: Scores, prior: PriorDensity, centre: np.ndarray, starts: int, 
     draws = np.asarray(scores.guide.model.parameters.sample(screen_key, CANDIDATES), np.float64)
     share = np.resize(SHARES, CANDIDATES)[:, None]
     points = np.where(np.arange(CANDIDATES)[:, None] == 0, centre, centre + share * (draws - centre))
-    ends = points[_ranked(scores, prior, points, 1, rng, key=screen_key)[:starts]]
-    for k, (climb_key, (steps, first, last)) in enumerate(zip(climb_keys, CLIMBS, strict=True)):
+    total = _heights(scores, prior, points, 1, rng, key=screen_key)
+    ends = points[np.argsort(-total, kind="stable")[:starts]]
+    for climb_key, (steps, first, last), most in zip(climb_keys, CLIMBS, (max(1, starts // 2), starts), strict=True):
         ends = _adam(scores, prior, ends, steps, first, last, rng, key=climb_key)
-        order = _ranked(scores, prior, ends, LANES // len(ends), rng, key=climb_key)
-        ends = ends[order][: max(1, starts // 2 ** (k + 1))]
+        total = _heights(scores, prior, ends, LANES // len(ends), rng, key=climb_key)
+        ends = ends[_apart(ends, total)[:most]]
+    if not len(ends):
+        raise RuntimeError(
+            f"The log posterior density must be finite somewhere; it was not at any of {CANDIDATES} points of the prior, "
+            "nor on the way up from them. Give priors with less weight on values for which the model is not defined, a "
+            "`support` for states that must stay positive, or a smaller `dt`."
+        )
     return list(ends)
 
 
-def _ranked(scores: Scores, prior: PriorDensity, points: np.ndarray, each: int, rng, *, key: PRNGKeyArray) -> np.ndarray:
-    """Points by what the same windows with the same noise say of them, best first."""
+def others_around(scores: Scores, prior: PriorDensity, mode: np.ndarray, *, key: PRNGKeyArray) -> list[np.ndarray]:
+    """The best of points around a mode: along the axes, all coordinates together (a change of pace), and at random."""
+    rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
+    size = prior.size
+    paces = np.array(PACES)[:, None] * np.ones(size)
+    axes = np.concatenate([np.eye(size), -np.eye(size)])
+    rest = rng.standard_normal((max(LANES - len(paces) - len(axes), 0), size))
+    points = mode + np.concatenate([paces, axes, rest])
+    total = _heights(scores, prior, points, 1, rng, key=key)
+    return list(points[_apart(points, total)[:OTHERS]])
+
+
+def _apart(ends: np.ndarray, total: np.ndarray) -> list[int]:
+    """The numbers of the ends that lie apart from better ones and are not hopelessly below the best, best first."""
+    least = np.max(total, initial=-np.inf) - HOPELESS
+    chosen: list[int] = []
+    for k in map(int, np.argsort(-total, kind="stable")):
+        if np.isfinite(total[k]) and total[k] > least and all(np.abs(ends[k] - ends[j]).max() > APART for j in chosen):
+            chosen.append(k)
+    return chosen
+
+
+def _heights(scores: Scores, prior: PriorDensity, points: np.ndarray, each: int, rng, *, key: PRNGKeyArray) -> np.ndarray:
+    """Log posterior density of points up to a constant, by what the same windows with the same noise say of them."""
     number = scores.spread(each, rng)
     total = np.zeros(len(points))
     for k in range(each):
         value, _ = scores(points, np.full(len(points), number[k]), key=jr.fold_in(key, k))
         total += value * scores.windows.count / each
     total += prior.log_prob(points)
-    return np.argsort(-np.where(np.isfinite(total), total, -np.inf), kind="stable")
+    return np.where(np.isfinite(total), total, -np.inf)
 
 
 def _adam(scores: Scores, prior: PriorDensity, points: np.ndarray, steps: int, first: float, last: float, rng, *, key):
@@ -181,7 +231,9 @@ def _passed(
     if short:
         if covariance is None:
             covariance = np.diag(np.minimum(times / (gradient**2).sum(axis=0), WIDEST**2))
-        information = _curvature(scores, theta, number, np.linalg.cholesky(covariance), key=key) / times
+        few = number[: count * max(1, -(-BENDS // count))]
+        bends = _curvature(scores, theta, few, np.linalg.cholesky(covariance), key=key)
+        information = bends * (count / len(few))
     else:
         information = np.cov(gradient.T).reshape(prior.size, -1) * count
     covariance = np.linalg.inv(_positive(information + prior.curvature(theta)))
@@ -191,11 +243,12 @@ def _passed(
 
 def _curvature(scores: Scores, theta: np.ndarray, number: np.ndarray, root: np.ndarray, *, key: PRNGKeyArray) -> np.ndarray:
     """Minus the second derivatives of the sum over `number`, by differences one standard deviation wide."""
-    columns = []
-    for j in range(len(theta)):
-        up, down = (scores(np.tile(theta + s * root[:, j], (len(number), 1)), number, key=key)[1] for s in (0.5, -0.5))
-        columns.append(np.nan_to_num(up - down).sum(axis=0))
-    along = -np.linalg.solve(root.T, np.stack(columns))  # rows: derivative along each column of the root
+    size, lanes = len(theta), len(number)
+    points = np.concatenate([theta + 0.5 * root.T, theta - 0.5 * root.T])
+    noise = np.tile(np.arange(lanes), 2 * size)
+    _, gradient = scores(np.repeat(points, lanes, axis=0), np.tile(number, 2 * size), key=key, noise=noise)
+    up, down = gradient.reshape(2, size, lanes, size)
+    along = -np.linalg.solve(root.T, np.nan_to_num(up - down).sum(axis=1))  # rows: derivative along each column of the root
     return 0.5 * (along + along.T)
 
 

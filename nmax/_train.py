@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -215,8 +216,15 @@ class DivergedError(RuntimeError):
         self.outcome = outcome
 
 
-def train(state: State, series: Series, training: Training, until: int | Converged, meter: Meter) -> Outcome:
-    """Train for a number of steps, or until converged."""
+def train(
+    state: State,
+    series: Series,
+    training: Training,
+    until: int | Converged,
+    meter: Meter,
+    watch: Callable[[int, Guide], object] | None = None,
+) -> Outcome:
+    """Train for a number of steps, or until converged; `watch` is shown the guide so far every `CHUNK` steps."""
     records: list[History] = []
     end = until if isinstance(until, int) else until.most
     reason, converged = _reason_at_end(until), False
@@ -231,6 +239,8 @@ def train(state: State, series: Series, training: Training, until: int | Converg
             records.append(History(*(np.asarray(getattr(record, name))[:steps] for name in History._fields)))
             elbo = np.concatenate([r.total for r in records])
             meter.update(steps, _mean_of_finite(elbo[-CHUNK:]), "settle" if done >= int(state.fall_start) else "fit")
+            if watch is not None:
+                watch(int(state.count), training.guide(state.average))
             if int(state.skipped_in_a_row) >= MOST_SKIPPED:
                 raise DivergedError(_diverged(state), _outcome(state, training, records, "diverged", False))
             if not cooling and isinstance(until, Converged):

@@ -140,7 +140,8 @@ def _check_densities(model: AbstractModel, series: Series, theta: Any) -> None:
     x = jnp.stack([transform(guess[:, k]) for k, transform in enumerate(model.state_transforms)], axis=1)
     x = jnp.where(jnp.isfinite(x), x, jnp.asarray(model.initial(theta), x.dtype)[None])
     inputs = series.inputs[rows]
-    data = log_prob_of_rows(model.observation_log_prob, x, series.values[rows], series.observed[rows], inputs, theta=theta)
+    seen = jax.jit(lambda *columns: log_prob_of_rows(model.observation_log_prob, *columns, theta=theta))
+    data = seen(x, series.values[rows], series.observed[rows], inputs)
     bad = ~np.isfinite(np.asarray(data))
     if bad.any():
         row = int(rows[bad.argmax()])
@@ -149,7 +150,7 @@ def _check_densities(model: AbstractModel, series: Series, theta: Any) -> None:
             f"{np.asarray(series.values[row])}, with θ at the centre of its prior. Is y in the distribution's support, "
             "and is the distribution defined for all x and θ?"
         )
-    dynamics = log_prob_of_rows(model.transition_log_prob, x, x, inputs, theta=theta)
+    dynamics = jax.jit(lambda *columns: log_prob_of_rows(model.transition_log_prob, *columns, theta=theta))(x, x, inputs)
     if np.isnan(np.asarray(dynamics)).any():
         where = int(np.isnan(np.asarray(dynamics)).argmax())
         raise ValueError(

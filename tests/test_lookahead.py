@@ -18,7 +18,7 @@ from nmax._start import Mode
 from nmax._surface import fitted, moved_to, through_gradients
 from nmax.data import Windows, make_series
 from nmax.flows import Side, Skew, ThetaFlow
-from nmax.lookahead import Dynamics, draw, linearised, look_ahead, rows_of, smoothed
+from nmax.lookahead import Dynamics, around, draw, linearised, look_ahead, rows_of, smoothed
 from nmax.lookahead._information import marginals
 from nmax.lookahead._moments import transition_moments
 from nmax.reference import LinearGaussian, kalman_filter, kalman_smoother
@@ -87,7 +87,7 @@ def test_a_linear_gaussian_path_is_exact(d, observed, every):
 
     @jax.jit
     def run(key):
-        reference = smoothed(dynamics, jnp.zeros((401, d)), jnp.ones(d), rows, first, jnp.int32(3))
+        reference = smoothed(dynamics, around(jnp.zeros((401, d)), jnp.ones(d)), jnp.ones(d), rows, first, jnp.int32(3))
         linear = linearised(dynamics, reference, rows, first)
         ahead = look_ahead(linear)
         own = jax.tree.map(lambda a: a[:-1], rows)

@@ -126,7 +126,7 @@ def test_elbo_is_the_log_ratio_written_out(key):
     theta = model.parameters.constrain(flat)
     left, right = guide.reach
     z = noise(key, -left, LENGTH + 1 + left + right, 2)
-    x, log_q, _ = guide.path(theta, e, z, series, jnp.int32(0))
+    x, log_q, *_ = guide.path(theta, e, z, series, jnp.int32(0))
     np.testing.assert_allclose(x[0], [2.0, 2.0])
     assert (np.asarray(x[:, 0]) > 0).all()
     assert log_q[0] == 0
@@ -166,7 +166,7 @@ def test_log_q_of_a_path_is_the_density_of_its_drawn_entries(name, kind, key):
         whole = z.at[left : left + LENGTH].set(filled)
         return guide.path(theta, e, whole, series, jnp.int32(1))
 
-    x, log_q, _ = path(inner[free])
+    x, log_q, *_ = path(inner[free])
     jacobian = jax.jit(jax.jacobian(lambda v: path(v)[0][:, np.array(guide.drawn)].ravel()[free]))(inner[free])
     expected = dist.Normal(0, 1).log_prob(inner[free]).sum() - jnp.linalg.slogdet(jacobian)[1]
     np.testing.assert_allclose(log_q.sum(), expected, rtol=1e-4, atol=1e-3)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from nmax._types import Reach
 from nmax.data import Series
 from nmax.flows import ThetaFlow
+from nmax.lookahead import Reference
 from nmax.models import AbstractModel, Prior, Theta
 
 PRIOR_DRAWS = 4_096  # for the centre of the prior, where q(θ) starts
@@ -26,11 +27,13 @@ class Stretch(NamedTuple):
         log_q: $\lambda_i = \log q$ of each step.
         ahead: $D_i$, a guide's own idea of $\log p(y_{i+1:} \mid x_i)$ up to a constant, zero at 0 and T. Its
             increments sum to zero over the series, and take most of the noise out of a window's log-ratio.
+        reference: the Gaussians that the path was drawn around, where a guide has such.
     """
 
     x: Float[Array, "time state"]
     log_q: Float[Array, " time"]
     ahead: Float[Array, " time"]
+    reference: Reference | None = None
 
 
 class Guide(eqx.Module):

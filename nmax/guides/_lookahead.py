@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from nmax._first_guess import first_guess
 from nmax._types import Reach
@@ -13,7 +15,7 @@ from nmax.data import Series
 from nmax.features import AbstractFeature, local_features
 from nmax.flows import Chain, Encoder, Side
 from nmax.guides._base import Guide, Stretch
-from nmax.lookahead import Dynamics, Reference, Rows, draw, linearised, look_ahead, rows_of, smoothed
+from nmax.lookahead import FIRST_PULL, Dynamics, Reference, Rows, around, draw, linearised, look_ahead, rows_of, smoothed
 from nmax.models import Theta
 
 SMALLEST = 1e-3  # width of a reference, in units of the state's spread, below which the layers see no difference
@@ -37,6 +39,9 @@ class LookaheadSampler(Guide):
         iterations: at the most, to find the reference path.
         own: whether each draw of θ has its own reference path. If not, all share that of the centre of q(θ): as good on
             a long series, where q(θ) is narrow, and it is found once for all of them.
+        known: the reference of every step 0..T at some θ, from which those of others near it are found in an iteration or
+            two; only for a series that is one window.
+        warm: whether `known` is to be used.
     """
 
     layers: Chain
@@ -48,6 +53,8 @@ class LookaheadSampler(Guide):
     buffer: int = eqx.field(static=True)
     own: bool = eqx.field(static=True)
     iterations: Int[Array, ""]
+    known: Reference | None = None
+    warm: Bool[Array, ""] = dataclasses.field(default_factory=lambda: jnp.array(False))
 
     @property
     def reach(self) -> Reach:
@@ -91,7 +98,8 @@ class LookaheadSampler(Guide):
         log_q = jnp.sum(base - jnp.where(live, slopes, 0.0), axis=1) - log_det
         inside = (index >= 1) & (index <= series.length)
         ahead = jnp.where(inside & (index < series.length), ahead, 0.0)
-        return Stretch(self.states(theta, flow, series, index), jnp.where(inside, log_q, 0.0), ahead)
+        own = jax.tree.map(lambda a: _stretched(a[earlier:, buffer : buffer + block], offset, time), references)
+        return Stretch(self.states(theta, flow, series, index), jnp.where(inside, log_q, 0.0), ahead, own)
 
     def reference(self, theta: Theta, series: Series, number: Int[Array, ""]) -> tuple[Rows, Reference]:
         """The rows of a block with its buffers, and the Gaussians around which the model is made linear there.
@@ -107,7 +115,13 @@ class LookaheadSampler(Guide):
         guess = first_guess(self.model, series, dynamics.theta, index[:-1])[:, jnp.array(self.drawn)]
         guess = jnp.where((index[:-1] <= 0)[:, None], dynamics.start[None], guess)
         spread = jax.lax.stop_gradient(self.spread)
-        reference = smoothed(dynamics, guess, spread, rows, self.first(dynamics, index[0]), self.iterations)
+        start, pull = around(guess, spread), FIRST_PULL
+        if self.known is not None:
+            at = jnp.clip(index[:-1], 0, series.length)
+            start = jax.tree.map(lambda cold, known: jnp.where(self.warm, known[at], cold), start, self.known)
+            start = dataclasses.replace(start, mean=jnp.where((index[:-1] <= 0)[:, None], dynamics.start[None], start.mean))
+            pull = jnp.where(self.warm, 0.0, FIRST_PULL)
+        reference = smoothed(dynamics, start, spread, rows, self.first(dynamics, index[0]), self.iterations, pull)
         return rows, jax.lax.stop_gradient(reference)
 
     def first(self, dynamics: Dynamics, index: Int[Array, ""]) -> tuple[Array, Array]:

@@ -8,4 +8,6 @@ from nmax.lookahead._dynamics import rows_of as rows_of
 from nmax.lookahead._information import draw as draw
 from nmax.lookahead._information import look_ahead as look_ahead
 from nmax.lookahead._memory import memory as memory
+from nmax.lookahead._reference import FIRST_PULL as FIRST_PULL
+from nmax.lookahead._reference import around as around
 from nmax.lookahead._reference import smoothed as smoothed

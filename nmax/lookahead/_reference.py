@@ -14,13 +14,19 @@ FIRST_PULL, WEAKEST = 0.3, 0.05  # λ at first; it falls tenfold an iteration, a
 SETTLED = 0.1  # change of a mean, in standard deviations, that counts as none
 
 
+def around(guess: Float[Array, "time drawn"], spread: Float[Array, " drawn"]) -> Reference:
+    """Gaussians around a first guess of the path, narrow against the scale on which the components vary."""
+    return Reference(guess, jnp.broadcast_to(START_SPREAD * jnp.diag(spread), (*guess.shape, len(spread))))
+
+
 def smoothed(
     dynamics: Dynamics,
-    guess: Float[Array, "time drawn"],
+    start: Reference,
     spread: Float[Array, " drawn"],
     rows: Rows,
     first: tuple[Array, Array],
     most: Int[Array, ""],
+    pull: float | Float[Array, ""] = FIRST_PULL,
 ) -> Reference:
     r"""Gaussians near the posterior of each step, at one θ.
 
@@ -32,14 +38,13 @@ def smoothed(
 
     Args:
         dynamics: the model at a θ, through which no gradient may flow.
-        guess: the path to begin with.
+        start: the Gaussians to begin with.
         spread: s, the scale on which the components vary.
         rows: the data of the path's steps and of one more.
         first: mean and root of the state at the first step before any data are seen.
         most: iterations at the most.
+        pull: λ of the first iteration; none is needed from a start near the end.
     """
-    n = guess.shape[1]
-    start = Reference(guess, jnp.broadcast_to(START_SPREAD * jnp.diag(spread), (*guess.shape, n)))
 
     def improve(carry):
         old, count, pull, _ = carry
@@ -64,4 +69,4 @@ def smoothed(
         _, count, _, settled = carry
         return (count < most) & ~settled
 
-    return jax.lax.while_loop(going_on, improve, (start, jnp.int32(0), jnp.float32(FIRST_PULL), jnp.array(False)))[0]
+    return jax.lax.while_loop(going_on, improve, (start, jnp.int32(0), jnp.float32(pull), jnp.array(False)))[0]
