@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 LARGEST = 4
 TINY = 1e-30
+ROUNDING = 5e-7  # share of a diagonal entry below which a pivot is taken for rounding error
 
 Matrix = Any  # a list of lists of scalars, or an array of shape (n, n)
 Vector = Any  # a list of scalars, or an array of shape (n,)
@@ -123,24 +124,25 @@ def inverse_cholesky(a: Matrix) -> Matrix:
     return inverse
 
 
-def semidefinite_cholesky(a: Matrix) -> Matrix:
+def semidefinite_cholesky(a: Matrix, rounding: float = ROUNDING) -> Matrix:
     """Lower factor of a matrix that may be singular, or indefinite where an approximation went wrong.
 
-    A pivot that is not positive makes its column zero, so that the factor is that of a nearby semidefinite matrix and of
-    the matrix itself if it is one.
+    A pivot that is not positive, or so small that it may be rounding error alone, makes its column zero, so that the factor
+    is that of a nearby semidefinite matrix and of the matrix itself if it is one. Dividing by the root of such a pivot
+    would blow the rounding errors below it up to any size.
     """
     if not isinstance(a, list):
-        return pack(_factor([[a[i, j] for j in range(len(a))] for i in range(len(a))]))
-    return _factor(a)
+        return pack(_factor([[a[i, j] for j in range(len(a))] for i in range(len(a))], rounding))
+    return _factor(a, rounding)
 
 
-def _factor(a: list) -> list:
+def _factor(a: list, rounding: float) -> list:
     n = len(a)
     zero = a[0][0] * 0.0
     factor = [[zero] * n for _ in range(n)]
     for j in range(n):
         pivot = a[j][j] - sum(factor[j][k] ** 2 for k in range(j))
-        good = pivot > TINY
+        good = pivot > jnp.maximum(rounding * a[j][j], TINY)
         root = jnp.sqrt(jnp.where(good, pivot, 1.0))
         factor[j][j] = jnp.where(good, root, 0.0)
         for i in range(j + 1, n):

@@ -102,8 +102,8 @@ def test_a_linear_gaussian_path_is_exact(d, observed, every):
         return jnp.sum(move - log_q[1:]) + jnp.sum(seen), reference.mean + mean, root
 
     values, means, roots = jax.vmap(run)(jr.split(jr.key(1), 8))
-    assert np.abs(values - filtered.log_likelihood).max() < 0.3  # rounding of some thousand terms in single precision
-    assert 0.5 * np.var(values) < 0.02
+    assert np.abs(values - filtered.log_likelihood).max() < 0.15  # rounding of some thousand terms in single precision
+    assert 0.5 * np.var(values) < 0.005
     smooth = kalman_smoother(exact, y)
     sd = np.sqrt(np.diagonal(smooth.covariance, axis1=1, axis2=2))[1:]
     assert np.max(np.abs(means[0][1:] - smooth.mean[1:]) / sd) < 0.01
