@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -144,7 +145,7 @@ def sampling(shared: Path) -> None:
         scores = Scores(guide, series, Windows(series.length, series.length))
         own, _ = scores(np.tile(theta, (DRAWS, 1)), np.zeros(DRAWS, np.int64), key=jr.key(1))
         flat = jnp.asarray(theta, jnp.float32)
-        backwards = jax.jit(jax.vmap(backward_draw, in_axes=(None, None, None, 0)))
+        backwards = eqx.filter_jit(eqx.filter_vmap(backward_draw, in_axes=(None, None, None, 0)))
         other = np.asarray(backwards(guide, series, flat, keys), float)
         for label, value in (("look-ahead", own), ("backward sampling", other)):
             fine = value[np.isfinite(value)]

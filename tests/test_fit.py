@@ -167,6 +167,15 @@ def test_progress_shows_the_elbo_and_the_speed(capsys):
     assert "step/s" in shown or "s/step" in shown
 
 
+def test_a_watch_sees_the_guide_along_the_way():
+    seen = []
+    fit = quick(data(), steps=250, watch=lambda steps, guide: seen.append((steps, guide)))
+    assert [steps for steps, _ in seen] == [100, 200, 250]
+    last = jax.tree.leaves(eqx.filter(seen[-1][1], eqx.is_array))
+    for a, b in zip(last, jax.tree.leaves(eqx.filter(fit.guide, eqx.is_array)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_global_l1_clipping():
     clipped = clip_by_global_l1_norm({"a": jnp.array([3.0, -4.0]), "b": jnp.array(3.0)}, 5.0)
     np.testing.assert_allclose(clipped["a"], [1.5, -2.0])

@@ -1,5 +1,7 @@
 """The look-ahead: exact in linear Gaussian models, sound where models are not, and honest about what it chose."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -236,3 +238,45 @@ def test_settings_are_checked():
             nmax.LookaheadGuide(**wrong)
     with pytest.raises(TypeError, match="buffer"):
         nmax.LookaheadGuide(bufer=3)
+
+
+def test_a_pivot_left_by_rounding_is_none():
+    """Rank one but for rounding: the factor must stay that of the rank-one matrix, not divide by the root of an error."""
+    a = jnp.array([[1.0, 1.0, 1.0], [1.0, 1.0 + 1e-7, 1.0 - 3e-4], [1.0, 1.0 - 3e-4, 2.0]], jnp.float32)
+    root = _small.pack(_small.semidefinite_cholesky(_small.unpack(a)))
+    assert float(root[1, 1]) == 0.0
+    np.testing.assert_allclose(root @ root.T, a, atol=1e-3)
+
+
+def test_references_begun_at_a_known_one_are_those_found_from_nothing():
+    model = nmax.models.lotka_volterra()
+    y = nmax.simulate(model, {"growth": 0.5, "predation": 0.0025, "death": 0.3}, 60, key=jr.key(3), observe_every=10).y
+    series = make_series(y)
+    guide = nmax.LookaheadGuide().build(model, series, key=jr.key(0))
+    known = around(jnp.zeros((61, 2)), guide.spread)
+    cold = Scores(dataclasses.replace(guide, known=known), series, Windows(60, 60))
+    theta = np.log([0.5, 0.0025, 0.3])
+    warm = cold.around(theta, key=jr.key(1))
+    assert bool(warm.guide.warm)
+    points = theta + 0.05 * np.random.default_rng(0).standard_normal((8, 3))
+    number = np.zeros(8, np.int64)
+    one, two = (scores(points, number, key=jr.key(2)) for scores in (cold, warm))
+    np.testing.assert_allclose(two[0], one[0], atol=0.02)
+    np.testing.assert_allclose(two[1], one[1], rtol=0.02, atol=0.2)
+
+
+@pytest.mark.slow
+def test_rival_modes_are_found_and_compared():
+    """The data know a parameter up to its sign; the prior prefers the positive one by 2 nats."""
+    model = nmax.StateSpaceModel(
+        prior={"root": dist.Normal(0.5, 1.0)},
+        initial=lambda theta: jnp.zeros(1),
+        transition=lambda x, theta: dist.Normal(0.5 * x, 0.5).to_event(1),
+        observation=lambda x, theta: dist.Normal(x + theta["root"] ** 2 - 4.0, 0.5).to_event(1),
+    )
+    y = nmax.simulate(model, {"root": 2.0}, 60, key=jr.key(0)).y
+    fit = nmax.fit(model, y, key=jr.key(0), progress=False)
+    assert [round(float(mode.theta[0]), 0) for mode in fit.modes] == [2.0, -2.0]
+    assert abs(fit.modes[0].elbo - fit.modes[1].elbo - 2.0) < 0.3
+    assert "rival mode at root = -2.0" in str(fit.summary())
+    assert (fit.theta(100, key=jr.key(1))["root"] > 0).all()
