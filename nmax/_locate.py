@@ -32,6 +32,7 @@ STRETCHES = 12  # where the path's memory is looked at
 SHORTFALL_WINDOWS, SHORTFALL_DRAWS = 12, 8
 SHORTFALL = 5.0  # nats below which the Gaussian look-ahead is good enough
 LAYERS = 2
+CLEARLY = 2.0  # nats of ELBO by which a rival must lead to be taken instead of the mode with most mass by Laplace
 RIVAL, MOST_RIVALS = 40.0, 3  # nats of mass below which a rival mode gets no ELBO of its own, and how many get one
 WEIGHTED, WEIGHTED_SHORT = 8, 4  # draws a window on series of many windows, and of few
 NOTICEABLE = 0.2  # nats above which the latter are weighted
@@ -128,7 +129,8 @@ def settled_modes(
             mean, error = bound(own, flow, mode, key=key)
             mode = mode._replace(elbo=mean, elbo_standard_error=error)
         settled.append(Settled(mode, flow, own, history))
-    settled.sort(key=lambda one: -np.nan_to_num(one.mode.elbo, nan=-np.inf))
+    first = max(settled, key=lambda one: one.mode.elbo - CLEARLY * (one is not settled[0])) if len(near) > 1 else settled[0]
+    settled.sort(key=lambda one: (one is not first, -np.nan_to_num(one.mode.elbo, nan=-np.inf)))
     rest = [mode for mode in found if not any(mode is other for other in near)]
     return settled[0], tuple([one.mode for one in settled] + rest)
 

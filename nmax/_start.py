@@ -23,6 +23,7 @@ SAME = 5.0  # standard deviations within which two ends are one mode
 JITTER = 0.1  # or this, in unconstrained units
 PACES = (-2.0, -1.0, 1.0, 2.0)  # steps of all coordinates together from a mode, in search of rivals
 OTHERS = 3  # starts of such a search that are gone on with
+DIP = 1.0  # nats by which the density must fall between two modes
 APART = 0.3  # what lies between the ends of climbs to rival modes, at least, in unconstrained units
 HOPELESS = 100.0  # nats below the best end at which another is not gone on with
 SAMPLE = 240  # windows of the first Newton steps on a long series
@@ -81,7 +82,8 @@ def _settled_ends(scores: Scores, prior: PriorDensity, ends: list[np.ndarray], f
         if not any(_same(theta, mode) for mode in found):
             near = scores.around(theta, key=key)
             mode = newton(near, prior, theta, PASSES, key=key)
-            if not any(_same(mode.theta, other) for other in found) and (mode.arrived or not found):
+            new = not any(_same(mode.theta, other) or _joined(near, prior, mode, other, key=key) for other in found)
+            if new and (mode.arrived or not found):
                 found.append(mode)
     return sorted(found, key=lambda mode: (not mode.arrived, -mode.log_evidence))
 
@@ -90,6 +92,15 @@ def _same(theta: np.ndarray, mode: Mode) -> bool:
     """Whether a climb's end belongs to a mode: within some standard deviations of it, or within a climb's own jitter."""
     off = theta - mode.theta
     return float(np.sqrt(off @ np.linalg.solve(mode.covariance, off))) < SAME or float(np.abs(off).max()) < JITTER
+
+
+def _joined(scores: Scores, prior: PriorDensity, one: Mode, other: Mode, *, key: PRNGKeyArray) -> bool:
+    """Whether the density does not dip between two places: then they lie on one ridge, and are one mode."""
+    share = np.array([0.0, 0.25, 0.5, 0.75, 1.0])[:, None]
+    points = (1.0 - share) * one.theta + share * other.theta
+    rng = np.random.default_rng(0)
+    height = _heights(scores, prior, points, LANES // len(points), rng, key=key)
+    return bool(height[1:-1].min() > min(height[0], height[-1]) - DIP)
 
 
 def climb(scores: Scores, prior: PriorDensity, centre: np.ndarray, starts: int, *, key: PRNGKeyArray) -> list[np.ndarray]:
