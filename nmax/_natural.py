@@ -15,11 +15,11 @@ from nmax._surface import fitted, moved_to, through_gradients
 from nmax._train import History
 from nmax.flows import AffineHead, ThetaFlow
 
-WIDER = 2.0  # how much wider than the last Gaussian the draws of a round are: the tails decide about the widths
+WIDER = 1.2  # draws of the first round, in widths of the mode's Gaussian
 MANY = 200  # windows from which on the posterior of θ is taken for Gaussian
 CHANGE = 3.0  # how much narrower or wider than the scores' covariance says a direction may be
 BOUND = 12  # calls of the scores from which the ELBO at a mode is estimated
-OUTLYING = 20.0  # gradients longer than so many typical ones are left out
+OUTLYING = 6.0  # gradients longer than so many typical ones are left out
 
 
 def settle(
@@ -31,8 +31,7 @@ def settle(
     $E[L^\top g] = 0$ and $E[L^\top g u^\top] = -I$, $g$ being the gradient of the log posterior density at $\vartheta = m +
     Lu$: where the linear part of $g$, regressed on $u$, says so. Gradients cost a scan over a window each, so they are
     kept, and a polynomial is put through all of them by least squares; q(θ), autoregressive part and all, is fitted to
-    that at leisure. Two rounds: draws from the mode's Gaussian, somewhat wider, then from the best Gaussian q(θ), again
-    somewhat wider.
+    that at leisure. Two rounds: draws from the mode's Gaussian, somewhat wider, then from the q(θ) that this gives.
 
     A draw and its mirror image see the same window $B$ with the same noise, so that the choice of the window cancels from
     the curvature; from the slope it is taken out by the scores of all windows at the mode, $g - \nabla\ell_B(m_0)\,T/|B| +
@@ -49,7 +48,7 @@ def settle(
         key: random key.
 
     Returns:
-        The flow, and the parts of the ELBO at every step, at draws wider than q.
+        The flow, and the parts of the ELBO at every step: in the first round at draws wider than q.
     """
     if scores.windows.count >= MANY:
         return _settled_narrow(scores, flow, mode, steps, key=key)
@@ -60,7 +59,7 @@ def settle(
     proposal = moved_to(_standard(flat), mode.theta, WIDER * root)
     points, gradients, records = [], [], []
     settled = flow
-    for draw_key, fit_key, shape in zip(draw_keys, fit_keys, (flat, flow), strict=True):
+    for draw_key, fit_key in zip(draw_keys, fit_keys, strict=True):
         theta, gradient, record = _draws(scores, proposal, mode, max(1, steps // 2), weighted, rng, key=draw_key)
         points.append(np.linalg.solve(root, (theta - mode.theta).T).T)
         gradients.append(gradient @ root)
@@ -69,8 +68,8 @@ def settle(
         length = np.linalg.norm(pulled, axis=1)
         fine = np.isfinite(length) & (length < OUTLYING * max(np.nanmedian(length), len(mode.theta) ** 0.5))
         surface = through_gradients(u[fine], pulled[fine])
-        settled = moved_to(fitted(_standard(shape), surface, key=fit_key), mode.theta, root)
-        proposal = eqx.tree_at(lambda f: f.head.matrix, settled, replace_fn=lambda matrix: WIDER * matrix)
+        settled = moved_to(fitted(_standard(flow), surface, key=fit_key), mode.theta, root)
+        proposal = settled
     return settled, History(*np.concatenate(records).T)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any
 
 import equinox as eqx
@@ -16,8 +15,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax.flows import AffineHead, ThetaFlow
 
-HIGHEST, LOWEST = 6, 2  # degrees of the polynomial
-NUMBERS_A_TERM = 9  # entries of the gradients that a coefficient has to be found from, at least
+DEGREE = 4
+MOST_TERMS = 600
 LOOSE = 0.3  # prior standard deviation of coefficients beyond the quadratic ones, in whitened coordinates
 STEPS, BATCH, RATE = 3_000, 128, 1e-2  # of Adam
 
@@ -52,11 +51,10 @@ class Surface(eqx.Module):
 def through_gradients(u: Float[np.ndarray, "draw param"], gradient: Float[np.ndarray, "draw param"]) -> Surface:
     """The polynomial whose gradients are nearest to given ones, coefficients beyond the quadratic ones kept small.
 
-    Its degree is the highest that the gradients are enough for. The coefficients have
-    a normal prior whose weight follows from the noise of the gradients: where that drowns them, they vanish.
+    They have a normal prior whose weight follows from the noise of the gradients: where that drowns them, they vanish.
     """
     size = u.shape[1]
-    exponents = _monomials(size, u.size // NUMBERS_A_TERM)
+    exponents = _monomials(size)
     design = np.stack([_monomial_gradient(u, a) for a in exponents], axis=-1).reshape(-1, len(exponents))
     target = gradient.reshape(-1)
     high = np.array([sum(a) > 2 for a in exponents])
@@ -105,14 +103,16 @@ def moved_to(flow: ThetaFlow, loc: Float[np.ndarray, " param"], root: Float[np.n
     return eqx.tree_at(lambda f: f.head, flow, AffineHead(m + lower @ flow.head.loc, lower @ flow.head.matrix))
 
 
-def _monomials(size: int, most: int) -> tuple[tuple[int, ...], ...]:
-    """Of the highest degree with at most so many, but of the lowest in any case."""
-    degree = next((d for d in range(HIGHEST, LOWEST, -1) if math.comb(size + d, d) - 1 <= most), LOWEST)
-    return tuple(
-        tuple(combination.count(k) for k in range(size))
-        for d in range(1, degree + 1)
-        for combination in itertools.combinations_with_replacement(range(size), d)
-    )
+def _monomials(size: int) -> tuple[tuple[int, ...], ...]:
+    for degree in range(DEGREE, 1, -1):
+        terms = [
+            tuple(combination.count(k) for k in range(size))
+            for d in range(1, degree + 1)
+            for combination in itertools.combinations_with_replacement(range(size), d)
+        ]
+        if len(terms) <= MOST_TERMS or degree == 2:
+            return tuple(terms)
+    raise AssertionError("a degree of 2 is always taken")
 
 
 def _monomial_gradient(u: Float[np.ndarray, "draw param"], exponents: tuple[int, ...]) -> Float[np.ndarray, "draw param"]:
