@@ -119,7 +119,7 @@ def settled_modes(
 
     Rivals far below the first by Laplace's approximation are left without an ELBO.
     """
-    near = [mode for mode in found if mode.log_evidence > found[0].log_evidence - RIVAL][: 1 + MOST_RIVALS]
+    near = found[:1] + [m for m in found[1:] if m.log_evidence > found[0].log_evidence - RIVAL][:MOST_RIVALS]
     settled = []
     for mode in near:
         own = scores.around(mode.theta, key=key)

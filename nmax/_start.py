@@ -116,12 +116,12 @@ def climb(scores: Scores, prior: PriorDensity, centre: np.ndarray, starts: int, 
         ends = _adam(scores, prior, ends, steps, first, last, rng, key=climb_key)
         total = _heights(scores, prior, ends, LANES // len(ends), rng, key=climb_key)
         ends = ends[_apart(ends, total)[:most]]
-    if not len(ends):
-        raise RuntimeError(
-            f"The log posterior density must be finite somewhere; it was not at any of {CANDIDATES} points of the prior, "
-            "nor on the way up from them. Give priors with less weight on values for which the model is not defined, a "
-            "`support` for states that must stay positive, or a smaller `dt`."
-        )
+        if not len(ends):
+            raise RuntimeError(
+                f"The log posterior density must be finite somewhere; it was not on the way up from {CANDIDATES} points of "
+                "the prior. Give priors with less weight on values for which the model is not defined, a `support` for states "
+                "that must stay positive, or a smaller `dt`."
+            )
     return list(ends)
 
 
@@ -264,7 +264,8 @@ def _curvature(scores: Scores, theta: np.ndarray, number: np.ndarray, root: np.n
 
 
 def _positive(matrix: np.ndarray) -> np.ndarray:
-    """The matrix with its eigenvalues made positive."""
+    """The matrix with its eigenvalues made positive; entries that are not finite, far from any mode, count as zero."""
+    matrix = np.nan_to_num(matrix, nan=0.0, posinf=0.0, neginf=0.0)
     scale = np.sqrt(np.abs(np.diagonal(matrix)) + 1e-12)
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     values = np.maximum(np.abs(values), 1e-6)

@@ -13,7 +13,7 @@ from helpers import random_walk
 from numpyro.distributions import constraints
 
 import nmax
-from nmax import _small
+from nmax import _small, _start
 from nmax._locate import forgetting
 from nmax._scores import Scores
 from nmax._start import Mode
@@ -263,6 +263,16 @@ def test_references_begun_at_a_known_one_are_those_found_from_nothing():
     one, two = (scores(points, number, key=jr.key(2)) for scores in (cold, warm))
     np.testing.assert_allclose(two[0], one[0], atol=0.02)
     np.testing.assert_allclose(two[1], one[1], rtol=0.02, atol=0.2)
+
+
+def test_nowhere_to_start_is_said(monkeypatch):
+    model = random_walk()
+    series = make_series(2 + np.random.default_rng(0).standard_normal((41, 1)))
+    guide = nmax.LookaheadGuide().build(model, series, key=jr.key(0))
+    monkeypatch.setattr(_start, "_heights", lambda scores, prior, points, *rest, **options: np.full(len(points), -np.inf))
+    monkeypatch.setattr(_start, "_adam", lambda scores, prior, points, *rest, **options: points)
+    with pytest.raises(RuntimeError, match="finite somewhere"):
+        _start.modes(Scores(guide, series, Windows(40, 40)), np.zeros(2), 8, key=jr.key(0))
 
 
 @pytest.mark.slow
