@@ -119,8 +119,8 @@ def climb(scores: Scores, prior: PriorDensity, centre: np.ndarray, starts: int, 
         if not len(ends):
             raise RuntimeError(
                 f"The log posterior density must be finite somewhere; it was not on the way up from {CANDIDATES} points of "
-                "the prior. Give priors with less weight on values for which the model is not defined, a `support` for states "
-                "that must stay positive, or a smaller `dt`."
+                "the prior. Give priors with less weight on values for which the model is not defined, a `support` for "
+                "states that must stay positive, or a smaller `dt`."
             )
     return list(ends)
 
