@@ -25,7 +25,7 @@ from nmax.models import AbstractModel
 
 WHOLE = 2_048  # series up to this many steps are one window
 SETTLE = 60  # calls of the scores in which q(θ) settles
-CALLS_A_PARAMETER = 18  # at least, where draws are weighted
+CALLS_A_PARAMETER = 24  # at least, where draws are weighted
 LONG = 20_000  # steps from which a window has four blocks instead of two
 CUT_NATS = 0.05  # what cutting the series into blocks may cost in all
 STRETCHES = 12  # where the path's memory is looked at
@@ -34,7 +34,7 @@ SHORTFALL = 5.0  # nats below which the Gaussian look-ahead is good enough
 LAYERS = 2
 CLEARLY = 2.0  # nats of ELBO by which a rival must lead to be taken instead of the mode with most mass by Laplace
 RIVAL, MOST_RIVALS = 40.0, 3  # nats of mass below which a rival mode gets no ELBO of its own, and how many get one
-WEIGHTED, WEIGHTED_SHORT = 8, 4  # draws a window on series of many windows, and of few
+WEIGHTED, WEIGHTED_SHORT = 8, 6  # draws a window on series of many windows, and of few
 NOTICEABLE = 0.2  # nats above which the latter are weighted
 
 

@@ -15,10 +15,13 @@ from nmax._surface import fitted, moved_to, through_gradients
 from nmax._train import History
 from nmax.flows import AffineHead, ThetaFlow
 
-WIDER = 1.2  # draws of the first round, in widths of the mode's Gaussian
+WIDTHS = (1.2, 1.0, 1.0)  # of the draws of each round: from the mode's Gaussian, then from the q(θ) that the last one gave
+FAR = 3.0  # widths beyond the typical distance of a draw at which it is left out of later rounds
+MOMENTS = 10_000  # draws by which q(θ) is centred and scaled for the next round
 MANY = 200  # windows from which on the posterior of θ is taken for Gaussian
 CHANGE = 3.0  # how much narrower or wider than the scores' covariance says a direction may be
 BOUND = 12  # calls of the scores from which the ELBO at a mode is estimated
+CHECK, ASTRAY = 4, 0.5  # and that of a round's q(θ), which may not be so many nats below the last one's, errors aside
 OUTLYING = 6.0  # gradients longer than so many typical ones are left out
 
 
@@ -30,8 +33,10 @@ def settle(
     For a Gaussian $q(\vartheta)$ with mean $m$ and covariance $LL^\top$ the natural gradient vanishes where
     $E[L^\top g] = 0$ and $E[L^\top g u^\top] = -I$, $g$ being the gradient of the log posterior density at $\vartheta = m +
     Lu$: where the linear part of $g$, regressed on $u$, says so. Gradients cost a scan over a window each, so they are
-    kept, and a polynomial is put through all of them by least squares; q(θ), autoregressive part and all, is fitted to
-    that at leisure. Two rounds: draws from the mode's Gaussian, somewhat wider, then from the q(θ) that this gives.
+    kept, and a surface is put through all of them; q(θ), autoregressive part and all, is fitted to that at leisure. Three
+    rounds: draws from the mode's Gaussian, somewhat wider, then twice from the q(θ) that the last round gave, in whose
+    mean and covariance the surface is centred and scaled anew. A round whose q(θ) has a lower ELBO than the last one's is
+    not believed, and is the last.
 
     A draw and its mirror image see the same window $B$ with the same noise, so that the choice of the window cancels from
     the curvature; from the slope it is taken out by the scores of all windows at the mode, $g - \nabla\ell_B(m_0)\,T/|B| +
@@ -52,25 +57,43 @@ def settle(
     """
     if scores.windows.count >= MANY:
         return _settled_narrow(scores, flow, mode, steps, key=key)
-    draw_keys, fit_keys = jr.split(jr.fold_in(key, 0)), jr.split(jr.fold_in(key, 1))
     rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
     root = np.linalg.cholesky(mode.covariance)
     flat = eqx.tree_at(lambda f: f.autoregressive, flow, None, is_leaf=lambda leaf: leaf is None)
-    proposal = moved_to(_standard(flat), mode.theta, WIDER * root)
-    points, gradients, records = [], [], []
-    settled = flow
-    for draw_key, fit_key in zip(draw_keys, fit_keys, strict=True):
-        theta, gradient, record = _draws(scores, proposal, mode, max(1, steps // 2), weighted, rng, key=draw_key)
-        points.append(np.linalg.solve(root, (theta - mode.theta).T).T)
-        gradients.append(gradient @ root)
+    settled = moved_to(_standard(flat), mode.theta, root)
+    centre, thetas, gradients, records = mode.theta, [], [], []
+    check_key = jr.fold_in(key, len(WIDTHS))
+    last = _totals(scores, settled, mode, CHECK, key=check_key)
+    for k, width in enumerate(WIDTHS):
+        draw_key, fit_key = jr.split(jr.fold_in(key, k))
+        calls = max(1, steps // len(WIDTHS))
+        theta, gradient, record = _draws(scores, settled, mode, calls, weighted, rng, width=width, key=draw_key)
+        thetas.append(theta)
+        gradients.append(gradient)
         records.append(record)
-        u, pulled = np.concatenate(points), np.concatenate(gradients)
-        length = np.linalg.norm(pulled, axis=1)
-        fine = np.isfinite(length) & (length < OUTLYING * max(np.nanmedian(length), len(mode.theta) ** 0.5))
-        surface = through_gradients(u[fine], pulled[fine])
-        settled = moved_to(fitted(_standard(flow), surface, key=fit_key), mode.theta, root)
-        proposal = settled
+        u = np.linalg.solve(root, (np.concatenate(thetas) - centre).T).T
+        surface = through_gradients(*_fine(u, np.concatenate(gradients) @ root))
+        found = moved_to(fitted(_standard(flow), surface, key=fit_key), centre, root)
+        now = _totals(scores, found, mode, CHECK, key=check_key)
+        if _fell(last, now):
+            break  # fresh draws contradict the surface: the q(θ) that it was made from is kept
+        settled, last = found, now
+        centre, root = _moments(settled, key=fit_key)
     return settled, History(*np.concatenate(records).T)
+
+
+def _fine(u: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Without the draws far from where the mass is now known to be, or with a gradient out of all proportion."""
+    length = np.linalg.norm(gradient, axis=1)
+    fine = np.isfinite(length) & (np.linalg.norm(u, axis=1) < FAR + u.shape[1] ** 0.5)
+    fine &= length < OUTLYING * max(np.nanmedian(length), u.shape[1] ** 0.5)
+    return u[fine], gradient[fine]
+
+
+def _moments(flow: ThetaFlow, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of q(θ), and a lower triangular root of its covariance."""
+    theta = np.asarray(_drawn(flow, jr.normal(key, (MOMENTS, flow.size)))[0], np.float64)
+    return theta.mean(axis=0), np.linalg.cholesky(np.cov(theta.T).reshape(flow.size, -1))
 
 
 def _settled_narrow(
@@ -93,15 +116,39 @@ def _settled_narrow(
 
 def bound(scores: Scores, flow: ThetaFlow, mode: Mode, *, key: PRNGKeyArray) -> tuple[float, float]:
     """The ELBO of q(θ) with the look-ahead's q(x | θ), in nats, and its standard error."""
-    rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
-    total = _draws(scores, flow, mode, BOUND, 1, rng, key=key)[2].sum(axis=1)
+    total = _totals(scores, flow, mode, BOUND, key=key)
     return float(total.mean()), float(total.std(ddof=1) / np.sqrt(len(total)))
 
 
+def _totals(scores: Scores, flow: ThetaFlow, mode: Mode, calls: int, *, key: PRNGKeyArray) -> np.ndarray:
+    """Estimates of the ELBO, one a call; the same key means the same windows and noise."""
+    rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
+    return _draws(scores, flow, mode, calls, 1, rng, key=key)[2].sum(axis=1)
+
+
+def _fell(last: np.ndarray, now: np.ndarray) -> bool:
+    """Whether the ELBO fell from one q(θ) to the next, by estimates with the same noise."""
+    if not np.isfinite(now).all():
+        return True
+    change = now - last
+    return bool(change.mean() + 2 * change.std(ddof=1) / np.sqrt(len(change)) < -ASTRAY)
+
+
 def _draws(
-    scores: Scores, flow: ThetaFlow, mode: Mode, calls: int, weighted: int, rng: np.random.Generator, *, key: PRNGKeyArray
+    scores: Scores,
+    flow: ThetaFlow,
+    mode: Mode,
+    calls: int,
+    weighted: int,
+    rng: np.random.Generator,
+    *,
+    width: float = 1.0,
+    key: PRNGKeyArray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mirrored draws of θ, the gradients of the log posterior density at them, and the parts of the ELBO by call."""
+    """Mirrored draws of θ, the gradients of the log posterior density at them, and the parts of the ELBO by call.
+
+    The base noise of the draws has the given width; the ELBO is that of q only where it is 1.
+    """
     prior = PriorDensity(scores.guide.model.parameters)
     windows, pairs = scores.windows, max(1, LANES // (2 * weighted))
     share = np.minimum(windows.width, windows.length - np.arange(windows.count) * windows.width) / windows.length
@@ -110,7 +157,7 @@ def _draws(
     for k in range(calls):
         shift = (shift + 0.6180339887498949) % 1.0
         at = ((np.arange(pairs) + shift) / pairs * windows.length).astype(np.int64) // windows.width
-        half = rng.standard_normal((pairs, len(mode.theta)))
+        half = rng.standard_normal((pairs, len(mode.theta))) * width
         number, e = np.tile(rng.permutation(at), 2), np.concatenate([half, -half])
         theta, log_q = (np.asarray(a, np.float64) for a in _drawn(flow, jnp.asarray(e, jnp.float32)))
         noise = np.tile(np.arange(pairs * weighted), 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import equinox as eqx
@@ -17,8 +18,10 @@ from nmax.flows import AffineHead, ThetaFlow
 
 DEGREE = 4
 MOST_TERMS = 600
-LOOSE = 0.3  # prior standard deviation of coefficients beyond the quadratic ones, in whitened coordinates
+RATIOS = np.geomspace(1e-4, 1e6, 21)  # of the gradients' noise to what terms beyond the quadratic ones may be, in variance
 STEPS, BATCH, RATE = 3_000, 128, 1e-2  # of Adam
+MATCHED = 20_000  # draws by which the moments of the surface are found
+ENOUGH = 0.2  # effective share of them below which the flow is left as it is
 
 
 class Surface(eqx.Module):
@@ -49,29 +52,74 @@ class Surface(eqx.Module):
 
 
 def through_gradients(u: Float[np.ndarray, "draw param"], gradient: Float[np.ndarray, "draw param"]) -> Surface:
-    """The polynomial whose gradients are nearest to given ones, coefficients beyond the quadratic ones kept small.
+    r"""The polynomial whose gradients are nearest to given ones, coefficients beyond the quadratic ones kept small.
 
-    They have a normal prior whose weight follows from the noise of the gradients: where that drowns them, they vanish.
+    Those have independent normal priors, of a standard deviation in proportion to $1 / a!$, as the terms of a Taylor series
+    have whose derivatives are all of one size. That size is the one under which the gradients are most probable: where
+    noise drowns what bends, it vanishes.
     """
-    size = u.shape[1]
-    exponents = _monomials(size)
+    exponents = _monomials(u.shape[1])
     design = np.stack([_monomial_gradient(u, a) for a in exponents], axis=-1).reshape(-1, len(exponents))
-    target = gradient.reshape(-1)
     high = np.array([sum(a) > 2 for a in exponents])
-    rough, *_ = np.linalg.lstsq(design[:, ~high], target, rcond=None)
-    noise = np.mean((target - design[:, ~high] @ rough) ** 2)
-    ridge = np.where(high, noise / LOOSE**2, 1e-6 * noise)
-    gram, pull = design.T @ design, design.T @ target
-    coefficients = np.linalg.solve(gram + np.diag(ridge), pull)
-    noise = np.mean((target - design @ coefficients) ** 2)  # once more, now that what bends is not taken for noise
-    coefficients = np.linalg.solve(gram + np.diag(np.where(high, noise / LOOSE**2, 1e-6 * noise)), pull)
+    scale = np.array([1.0 / math.prod(map(math.factorial, a)) for a in exponents])
+    coefficients = scale * _held_back(design * scale, gradient.reshape(-1), high)
     edge = np.quantile(np.linalg.norm(u, axis=1), 0.99)
     return Surface(jnp.asarray(coefficients, jnp.float32), jnp.float32(edge), exponents)
 
 
+def _held_back(design: np.ndarray, target: np.ndarray, high: np.ndarray) -> np.ndarray:
+    r"""Least squares with a normal prior on the columns marked `high`, its width by the evidence.
+
+    With $\lambda$ the ratio of the noise's variance to the prior's, $A = X^\top X + \lambda I_h$ and noise of the variance
+    that fits best, the log evidence is $-\tfrac n2 \log(y^\top y - y^\top X A^{-1} X^\top y) - \tfrac12 \log|A| + \tfrac h2
+    \log\lambda$ up to a constant, n being the number of equations less that of the other columns.
+    """
+    gram, pull, square = design.T @ design, design.T @ target, float(target @ target)
+    tiny = 1e-9 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    count = max(len(target) - int(np.sum(~high)), 1)
+    best, coefficients = -np.inf, np.zeros(len(pull))
+    for ratio in RATIOS:
+        factor = np.linalg.cholesky(gram + tiny + np.diag(np.where(high, ratio, 0.0)))
+        half = np.linalg.solve(factor, pull)
+        log_evidence = (
+            -0.5 * count * np.log(max(square - half @ half, 1e-12 * square))
+            - np.log(np.diagonal(factor)).sum()
+            + 0.5 * high.sum() * np.log(ratio)
+        )
+        if log_evidence > best:
+            best, coefficients = log_evidence, np.linalg.solve(factor.T, half)
+    return coefficients
+
+
 def fitted(flow: ThetaFlow, surface: Surface, *, key: PRNGKeyArray) -> ThetaFlow:
-    """The flow in the surface's coordinates that maximises the ELBO under it, beginning with the given one."""
-    return _fitted(flow, surface, key)
+    """The flow in the surface's coordinates that maximises the ELBO under it, with the surface's own mean and covariance.
+
+    Of the flows it can choose from, the ELBO prefers those too narrow. So the result's draws are weighted by the surface,
+    and its head is moved until mean and covariance are the weighted ones.
+    """
+    fit_key, match_key = jr.split(key)
+    flow = _fitted(flow, surface, fit_key)
+    u, log_ratio = (np.asarray(a, np.float64) for a in _against(flow, surface, jr.normal(match_key, (MATCHED, flow.size))))
+    weight = np.exp(log_ratio - log_ratio.max())
+    weight = np.minimum(weight / weight.sum(), MATCHED**-0.5)  # a few draws far out decide nothing
+    weight /= weight.sum()
+    if not np.isfinite(weight).all() or 1.0 / np.sum(weight**2) < ENOUGH * MATCHED:
+        return flow
+    mean = weight @ u
+    wanted = np.linalg.cholesky((u - mean).T @ ((u - mean) * weight[:, None]))
+    change = wanted @ np.linalg.inv(np.linalg.cholesky(np.cov(u.T).reshape(len(mean), -1)))
+    lower = jnp.asarray(change, jnp.float32)
+    loc = jnp.asarray(mean - change @ u.mean(axis=0), jnp.float32) + lower @ flow.head.loc
+    return eqx.tree_at(lambda f: f.head, flow, AffineHead(loc, lower @ flow.head.matrix))
+
+
+@eqx.filter_jit
+def _against(flow: ThetaFlow, surface: Surface, e: Float[Array, "draw param"]) -> tuple[Array, Array]:
+    def one(e):
+        u, log_q = flow(e)
+        return u, surface(u) - log_q
+
+    return jax.lax.map(one, e, batch_size=1_000)
 
 
 @eqx.filter_jit
