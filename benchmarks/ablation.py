@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array
+from references import load
 
 import nmax
 from nmax._objective import stretch_ratio
@@ -28,29 +29,19 @@ from nmax.guides import LookaheadSampler, Stretch
 from nmax.lookahead import Dynamics, linearised
 from nmax.reference import bias_in_sd, mmd2, sd_ratio
 
-CASES = {
-    "ar1_T5000_s11": nmax.models.ar1,
-    "fhn_T2000_s31": nmax.models.fitzhugh_nagumo,
-    "lv_dense_s21": nmax.models.lotka_volterra,
-    "lv_sparse_s21": nmax.models.lotka_volterra,
-}
 GUIDES = {
     "plain nMA": nmax.MovingAverageGuide(),
     "look-ahead alone": nmax.LookaheadGuide(layers=0, weighted=1),
-    "look-ahead, 4 weighted draws": nmax.LookaheadGuide(layers=0, weighted=4),
+    "look-ahead, 6 weighted draws": nmax.LookaheadGuide(layers=0, weighted=6),
     "look-ahead + nMA": nmax.LookaheadGuide(layers=2, weighted=1),
 }
 CLOSE = 0.01  # MMD² that counts as there
 DRAWS = 64
 
 
-def case(shared: Path, name: str) -> tuple[nmax.SDE | nmax.StateSpaceModel, np.ndarray, np.ndarray]:
-    """The model, its data with NaN where nothing was observed, and draws of the exact posterior."""
-    file = np.load(shared / "reference" / f"{name}.npz")
-    seen = file["y"].reshape(len(file["obs_idx"]), -1)
-    y = np.full((len(file["x_mean"]), seen.shape[1]), np.nan)
-    y[file["obs_idx"]] = seen
-    return CASES[name](), y, file["theta"].astype(float)
+def _case(shared: Path, name: str) -> tuple[nmax.SDE | nmax.StateSpaceModel, np.ndarray, np.ndarray]:
+    stored = load(shared, name)
+    return stored.model, stored.y, stored.theta
 
 
 class Watch:
@@ -73,7 +64,7 @@ class Watch:
 def guides(shared: Path) -> None:
     """Each guide from cold: seconds in all and to MMD² ≤ 0.01, and how good it is in the end."""
     for name in ("ar1_T5000_s11", "fhn_T2000_s31"):
-        model, y, exact = case(shared, name)
+        model, y, exact = _case(shared, name)
         for label, guide in GUIDES.items():
             watch = Watch(exact)
             fit = nmax.fit(model, y, key=jr.key(0), guide=guide, progress=False, watch=watch)
@@ -138,7 +129,7 @@ def backward_draw(guide: LookaheadSampler, series, theta, key) -> Array:
 def sampling(shared: Path) -> None:
     """At the posterior mean of θ, the whole series as one block: mean log-ratio, and half its variance."""
     for name in ("lv_dense_s21", "lv_sparse_s21", "fhn_T2000_s31"):
-        model, y, exact = case(shared, name)
+        model, y, exact = _case(shared, name)
         series = make_series(y)
         guide = nmax.LookaheadGuide(block=series.length + 1, buffer=0).build(model, series, key=jr.key(0))
         theta, keys = exact.mean(axis=0), jr.split(jr.key(1), DRAWS)
@@ -158,7 +149,7 @@ def sampling(shared: Path) -> None:
 
 def buffers(shared: Path) -> None:
     """FitzHugh–Nagumo at one θ: the log-ratio of the whole series, its spread over the noise, milliseconds a pass."""
-    model, y, exact = case(shared, "fhn_T2000_s31")
+    model, y, exact = _case(shared, "fhn_T2000_s31")
     series, theta = make_series(y), exact.mean(axis=0)
     for block, buffer in ((64, 4), (64, 8), (64, 16), (64, 32), (256, 32)):
         for width in (block, 4 * block):

@@ -73,11 +73,8 @@ def main(length: int, seed: int) -> None:
     exact_mean = weight @ points
     exact_sd = np.sqrt(weight @ (points - exact_mean) ** 2)
     elbo = fit.elbo(key=jr.key(2))
-    print(
-        f"T = {length}: fit {fit.seconds:.1f} s; exact by {PROPOSALS} Kalman filters, {time.perf_counter() - begun:.0f} s, ",
-        end="",
-    )
-    print(f"effective {1 / np.sum(weight**2):.0f}")
+    seconds, effective = time.perf_counter() - begun, 1 / np.sum(weight**2)
+    print(f"T = {length}: fit {fit.seconds:.1f} s; {PROPOSALS} Kalman filters {seconds:.0f} s, effective {effective:.0f}")
     print("bias / sd", np.round((mean - exact_mean) / exact_sd, 3), "sd ratio", np.round(draws.std(axis=0) / exact_sd, 3))
     print(f"log evidence {log_evidence:.2f} ± {error:.2f}, ELBO {elbo.mean:.2f} ± {elbo.standard_error:.2f}, ", end="")
     print(f"gap {log_evidence - elbo.mean:.2f} nats")
@@ -88,10 +85,8 @@ def main(length: int, seed: int) -> None:
     variance = np.mean([np.diagonal(s.covariance, axis1=1, axis2=2) for s in smoothed], axis=0) + means.var(axis=0)
     x, sd = fit.path(PATHS, key=jr.key(3))[:, 1:], np.sqrt(variance)[1:]
     off = np.abs(x.mean(axis=0) - means.mean(axis=0)[1:]) / sd
-    chance = np.sqrt(2 / np.pi / PATHS)
-    print(
-        f"path: mean off by {off.mean():.3f} of its sd (Monte Carlo alone {chance:.3f}), sd ratio {(x.std(axis=0) / sd).mean():.3f}"
-    )
+    chance, ratio = np.sqrt(2 / np.pi / PATHS), (x.std(axis=0) / sd).mean()
+    print(f"path: mean off by {off.mean():.3f} of its sd (Monte Carlo alone {chance:.3f}), sd ratio {ratio:.3f}")
 
 
 if __name__ == "__main__":

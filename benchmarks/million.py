@@ -2,7 +2,7 @@
 
     python benchmarks/million.py [--length T] [--weighted K ...] [SEED ...]
 
-Each seed is one simulated series. K = 1 is the look-ahead alone; with more, K draws a window are weighted against each other.
+Each seed is one simulated series. K = 1 is the look-ahead alone; otherwise K draws a window are weighted against each other.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def report(seed: int, length: int, weighted: int) -> None:
     off = (np.asarray(model.parameters.unconstrain(TRUTH), float) - draws.mean(axis=0)) / draws.std(axis=0)
     scores = fit.modes[0].scores
     naive = np.sqrt(np.diag(np.linalg.inv(np.cov(scores.T) * len(scores))))
-    held = bands(fit, x[:, 1])
+    held, widths = bands(fit, x[:, 1]), draws.std(axis=0) / naive
     print(
-        f"seed {seed}, K = {weighted}: {fit.seconds:.1f} s; truth off by {np.round(off, 2)} sd; sds against those of ",
+        f"seed {seed}, K = {weighted}: {fit.seconds:.1f} s; truth off by {np.round(off, 2)} sd; sds against the scores' ",
         end="",
     )
-    print(f"the windows' scores {np.round(draws.std(axis=0) / naive, 3)}; bound {fit.modes[0].log_evidence:.0f}", end="; ")
+    print(f"{np.round(widths, 3)}; bound {fit.modes[0].log_evidence:.0f}; ", end="")
     print(f"bands of w hold it {100 * held.mean():.1f} % of the time ({np.round(100 * held, 1)})", flush=True)
 
 

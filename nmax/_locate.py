@@ -26,6 +26,7 @@ from nmax.models import AbstractModel
 WHOLE = 2_048  # series up to this many steps are one window
 SETTLE = 60  # calls of the scores in which q(θ) settles
 CALLS_A_PARAMETER = 24  # at least, where draws are weighted
+CHEAP, MOST_EFFORT = 1_500, 3.0  # steps of a window below which there are more calls, and how many times as many at the most
 LONG = 20_000  # steps from which a window has four blocks instead of two
 CUT_NATS = 0.05  # what cutting the series into blocks may cost in all
 STRETCHES = 12  # where the path's memory is looked at
@@ -95,7 +96,7 @@ def locate(
     if weighted > 1 and many:
         best = sharpened(scores, PriorDensity(model.parameters), found[0], weighted, key=mode_key)
         found = [best, *found[1:]]
-    calls = SETTLE if many or weighted == 1 else max(SETTLE, CALLS_A_PARAMETER * guide.theta_flow.size)
+    calls = SETTLE if many or weighted == 1 else _calls(guide.theta_flow.size, scores.windows)
     best, found = settled_modes(scores, found, calls, weighted, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(best.scores.guide, layers, series, key=build_key)
@@ -140,6 +141,12 @@ def _weighted(gap: float, many: bool) -> int:
     if many:
         return WEIGHTED if gap > SHORTFALL else 1
     return WEIGHTED_SHORT if gap > NOTICEABLE else 1
+
+
+def _calls(size: int, windows: Windows) -> int:
+    """Calls of the scores with weighted draws: more where they cost little."""
+    effort = float(np.clip(CHEAP / windows.width, 1.0, MOST_EFFORT))
+    return max(SETTLE, int(CALLS_A_PARAMETER * size * effort))
 
 
 def relocate(
