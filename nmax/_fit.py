@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.random as jr
@@ -44,12 +44,11 @@ def fit(
     until: Converged | None = None,
     optimiser: Optimiser | None = None,
     pretrain: int = 200,
+    pretrain_at: Mapping[str, Any] | None = None,
     progress: bool = True,
     watch: Callable[[int, Guide], object] | None = None,
 ) -> Posterior:
-    """Fit the joint posterior of the parameters and the latent path by variational inference.
-
-    The same arguments and key give the same result, on the same machine and versions.
+    """Fit the joint posterior of the parameters and the latent path; the same arguments and key give the same result.
 
     Args:
         model: an `nmax.StateSpaceModel` or `nmax.SDE`.
@@ -66,6 +65,8 @@ def fit(
         until: or train until converged, the default of the paper's guide, under these settings.
         optimiser: settings of the update rule.
         pretrain: steps of pre-training that take x near the observations, for the paper's guide; 0 for none.
+        pretrain_at: parameters by name, for the paper's guide: q(θ) starts there, and pre-training takes x near the paths
+            that the model makes there, the observations left aside. A choice among rival modes (supplement G).
         progress: whether to show a progress bar.
         watch: called every 100 steps of training with the number of steps done and the guide so far.
 
@@ -89,13 +90,14 @@ def fit(
     width = None if window is None else _window(window, series.length)
     meter = make_meter(progress, goal if isinstance(goal, int) else None)
     if isinstance(settings, LookaheadGuide):
+        if pretrain_at is not None:
+            raise ValueError("`pretrain_at` is for nmax.MovingAverageGuide; the look-ahead finds rival modes by itself.")
         count = draws or LOOKAHEAD_DRAWS
         return _fit_lookahead(settings, model, series, width, count, goal, rule, meter, watch, key, begun)
-
     windows = Windows(series.length, width or min(WINDOW, series.length))
     guide_key, pretrain_key, train_key = jr.split(key, 3)
     q = settings.build(model, series, key=guide_key)
-    q = pretrain_guide(q, series, windows, draws or DRAWS, pretrain, key=pretrain_key)
+    q = pretrain_guide(q, series, windows, draws or DRAWS, pretrain, at=pretrain_at, key=pretrain_key)
     state, training = init(q, rule or Optimiser(), windows, draws or DRAWS, key=train_key)
     outcome = train(state, series, training, goal, meter, watch)
     return Posterior(model, series, windows, outcome, time.perf_counter() - begun)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -15,20 +16,35 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from nmax._first_guess import first_guess
 from nmax.data import Series, Window, Windows
 from nmax.guides import Guide
+from nmax.models import log_prob_of_rows
 
 RATE = 5e-3
 SPREAD = 0.05  # of q around the guess, in units of the guess's own spread; without one, q would shrink to a point
 
 
-def pretrain(guide: Guide, series: Series, windows: Windows, draws: int, steps: int, *, key: PRNGKeyArray) -> Guide:
-    r"""Move q(x | θ) near the first guess $\hat x$.
+def pretrain(
+    guide: Guide,
+    series: Series,
+    windows: Windows,
+    draws: int,
+    steps: int,
+    *,
+    at: Mapping[str, Any] | None = None,
+    key: PRNGKeyArray,
+) -> Guide:
+    r"""Move q(x | θ) near the first guess $\hat x$, or near the paths that the model makes at a given θ.
 
     Minimises $E_q[\log q(x \mid \theta) - \log N(x; \hat x, s^2)]$ window by window. The paper minimises
     $E_q|x - \hat x|$, which would also take the width of q to zero. q(θ) stays as it is: it is built at the centre of the
     prior, where the paper's pre-training of θ would take it.
+
+    With θ* given (`at`, by name) it minimises $E_q[\log q(x \mid \theta) - \log p(x \mid \theta^*)]$ instead, the
+    observations left aside, and q(θ) starts at θ*: a choice among rival modes (supplement G).
     """
     if steps == 0:
         return guide
+    if at is not None:
+        guide = eqx.tree_at(lambda g: g.theta_flow.head.loc, guide, guide.model.parameters.unconstrain(at))
     trainable = eqx.tree_at(lambda g: g.theta_flow, jax.tree.map(eqx.is_inexact_array, guide), False)
     params, frozen = eqx.partition(guide, trainable)
     rule: Any = optax.adam(optax.cosine_decay_schedule(RATE, steps, 0.1))
@@ -43,8 +59,11 @@ def pretrain(guide: Guide, series: Series, windows: Windows, draws: int, steps: 
             left, right = q.reach
             drawn = windows.spread(jr.randint(window_key, (), 0, windows.length), draws)
             e = jr.normal(theta_key, (draws, q.theta_flow.size))
-            z = jr.normal(path_key, (draws, windows.width + left + right, len(q.drawn)))
-            far = jax.vmap(lambda w, e, z: _distance(q, series, windows, w, e, z, theta, spread))(drawn, e, z)
+            z = jr.normal(path_key, (draws, windows.width + 1 + left + right, len(q.drawn)))
+            if at is None:
+                far = jax.vmap(lambda w, e, z: _distance(q, series, windows, w, e, z[1:], theta, spread))(drawn, e, z)
+            else:
+                far = jax.vmap(lambda w, e, z: _unlikeliness(q, series, windows, w, e, z, theta))(drawn, e, z)
             return jnp.mean(far)
 
         def body(carry, step_key):
@@ -74,6 +93,18 @@ def _distance(
     square = jnp.sum(((x - guess) / spread[None])[:, np.array(guide.drawn)] ** 2, axis=1)
     off = jnp.where(inside, 0.5 * square + log_q, 0.0)
     return jnp.sum(off) / windows.width
+
+
+def _unlikeliness(
+    guide: Guide, series: Series, windows: Windows, window: Window, e: Array, z: Array, theta: dict
+) -> Float[Array, ""]:
+    """KL divergence, up to a constant and per step, from the window's path to what the model makes at θ."""
+    drawn = guide.model.parameters.constrain(guide.theta(e)[0])
+    x, log_q, *_ = guide.path(drawn, e, z, series, window.start - 1)
+    index = window.start + jnp.arange(windows.width)
+    inputs = series.inputs[jnp.clip(index, 0, series.length)]
+    moved = log_prob_of_rows(guide.model.transition_log_prob, x[:-1], x[1:], inputs, theta=theta)
+    return jnp.sum(jnp.where(index <= series.length, log_q[1:] - moved, 0.0)) / windows.width
 
 
 def _constrained(guide: Guide, guess: Array) -> Array:

@@ -14,7 +14,7 @@ install_import_hook([f"nmax.{name}" for name in CHECKED], "beartype.beartype")._
 @pytest.fixture(autouse=True)
 def compile_quickly(request):
     """Most tests run little and compile much: they leave the compiler's optimisations out, except those that train long."""
-    quick = request.node.path.name != "test_accuracy.py"
+    quick = request.node.path.name != "test_accuracy.py" and "in_short" not in request.node.name
     jax.config.update("jax_disable_most_optimizations", quick)
     yield
     jax.config.update("jax_disable_most_optimizations", False)

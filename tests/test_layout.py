@@ -23,6 +23,8 @@ LAYERS = [
     {"_posterior"},
     {"_fit"},
     {"__init__"},
+    {"experiments"},
+    {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(ROOT.rglob("*.py"))

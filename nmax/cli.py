@@ -1,0 +1,78 @@
+"""The command `nmax`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 if all went well, 1 if a claim failed, 2 for input that cannot be right."""
+    parser = argparse.ArgumentParser(prog="nmax", description="Bayesian inference for long state space series.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_reproduce(commands)
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options)
+    except (FileNotFoundError, ImportError, ValueError) as error:
+        print(f"nmax: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("nmax: stopped. What is finished is kept; the same command goes on from there.", file=sys.stderr)
+        return 130
+
+
+def _add_reproduce(commands) -> None:
+    parser = commands.add_parser(
+        "reproduce",
+        help="run experiments of the paper, with figures and a table of claims",
+        description="Run experiments of the paper: data, fits, near-exact posterior, figures, claims with verdicts.",
+        epilog="examples:  nmax reproduce --list  |  nmax reproduce lv-dense --out runs  |  nmax reproduce all --quick",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="experiments, or `all`")
+    parser.add_argument("--list", action="store_true", help="list the experiments and stop")
+    parser.add_argument("--quick", action="store_true", help="the shortened form of each, in minutes")
+    parser.add_argument("--out", type=Path, default=Path("reproduced"), help="folder, one a name is made in it")
+    parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
+    parser.set_defaults(run=_reproduce)
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from nmax.experiments import CATALOGUE, run
+
+    if options.list or not options.names:
+        for experiment in CATALOGUE.values():
+            print(f"{experiment.name:22} {experiment.title}")
+        return 0
+    unknown = [name for name in options.names if name not in CATALOGUE and name != "all"]
+    if unknown:
+        raise ValueError(f"There is no experiment {', '.join(unknown)}; the names are {', '.join(CATALOGUE)}, or all.")
+    names = list(CATALOGUE) if "all" in options.names else options.names
+    say = (lambda line: None) if options.json else print
+    report, fine = {}, True
+    for name in names:
+        experiment = CATALOGUE[name]
+        if options.quick and all(case.quick is None for case in experiment.cases):
+            continue
+        folder = options.out / (f"{name}-quick" if options.quick else name)
+        say(f"\n{name}: {experiment.title}")
+        outcome = run(experiment, folder, quick=options.quick, say=say)
+        fine &= outcome.holds
+        for claim, value, holds in outcome.verdicts:
+            say(f"  { ({True: 'holds', False: 'FAILS', None: 'open '}[holds]) }  {claim.text}: {value:.3g}")
+        say("  " + ", ".join(str(file) for file in outcome.files))
+        report[name] = {
+            "claims": [{"claim": c.text, "value": v, "holds": h} for c, v, h in outcome.verdicts],
+            "files": [str(file) for file in outcome.files],
+            "fits": {case: result.facts for case, result in outcome.results.items()},
+        }
+    if options.json:
+        print(json.dumps(report, indent=2))
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

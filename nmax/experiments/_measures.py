@@ -1,0 +1,104 @@
+"""Figures that claims are made of. Each takes the name of a case and gives a function of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+
+from nmax.experiments._declare import Result, Results
+from nmax.reference import bias_in_sd, mmd2, sd_ratio
+
+Measure = Callable[[Results], float]
+
+
+def worst_bias(*cases: str) -> Measure:
+    """Largest |bias| of a parameter's mean, in sd of the exact posterior."""
+    return lambda results: max(float(np.abs(bias_in_sd(*_pair(results[name]))).max()) for name in cases)
+
+
+def worst_width(*cases: str) -> Measure:
+    """Largest |sd ratio − 1| of a parameter."""
+    return lambda results: max(float(np.abs(sd_ratio(*_pair(results[name])) - 1).max()) for name in cases)
+
+
+def apart(*cases: str) -> Measure:
+    """Largest MMD² between q(θ) and the exact posterior."""
+    return lambda results: max(mmd2(*_pair(results[name])) for name in cases)
+
+
+def truth_off(*cases: str) -> Measure:
+    """Largest distance of a true parameter from its posterior mean, in posterior sd."""
+
+    def measure(results: Results) -> float:
+        return max(
+            float(np.abs((true_theta(results[n]) - results[n].draws.mean(0)) / results[n].draws.std(0)).max()) for n in cases
+        )
+
+    return measure
+
+
+def band_miss(case: str, component: int) -> Measure:
+    """How far from 90 % the share of the kept stretch lies that the 90 % band of a component holds, in per cent."""
+
+    def measure(results: Results) -> float:
+        result = results[case]
+        assert result.data.x is not None
+        low, high = np.quantile(result.paths[..., component], [0.05, 0.95], axis=0)
+        true = result.data.x[result.start : result.start + len(low), component]
+        return float(abs(100 * np.mean((true >= low) & (true <= high)) - 90))
+
+    return measure
+
+
+def seconds(*cases: str) -> Measure:
+    """Longest wall clock of a fit, compilation included."""
+    return lambda results: max(float(results[name].facts["seconds"]) for name in cases)
+
+
+def seconds_a_step(result: Result) -> float:
+    """Of training, compilation left out: between the first and the last look."""
+    taken = result.trace_seconds[-1] - result.trace_seconds[0]
+    return float(taken / (result.trace_steps[-1] - result.trace_steps[0]))
+
+
+def step_cost_ratio(one: str, other: str) -> Measure:
+    """Seconds a step of one case over those of another."""
+    return lambda results: seconds_a_step(results[one]) / seconds_a_step(results[other])
+
+
+def trace_of(result: Result) -> np.ndarray:
+    """MMD² at every look along the way."""
+    assert result.data.exact is not None
+    return np.array([mmd2(draws.astype(float), result.data.exact, count=1_000) for draws in result.trace_draws])
+
+
+def steps_to(result: Result, limit: float) -> float:
+    """Training steps after which MMD² stays at or below a limit; infinite if it never does."""
+    above = np.flatnonzero(trace_of(result) > limit)
+    first = 0 if not len(above) else above[-1] + 1
+    return float(result.trace_steps[first]) if first < len(result.trace_steps) else np.inf
+
+
+def steps_ratio(one: str, other: str, limit: float) -> Measure:
+    """Steps to an MMD² of one case over those of another."""
+    return lambda results: steps_to(results[one], limit) / steps_to(results[other], limit)
+
+
+def elbo_gain(one: str, other: str) -> Measure:
+    """ELBO of one case minus that of another, in nats."""
+    return lambda results: float(results[one].facts["elbo"] - results[other].facts["elbo"])
+
+
+def true_theta(result: Result) -> np.ndarray:
+    """The parameters of the simulation, unconstrained."""
+    assert result.data.truth is not None
+    return np.asarray(result.data.model.parameters.unconstrain({k: jnp.asarray(v) for k, v in result.data.truth.items()}))
+
+
+def _pair(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    exact = result.data.exact
+    if exact is None:
+        raise LookupError("There is no exact posterior to compare with here.")
+    return result.draws[:, : exact.shape[1]].astype(float), exact

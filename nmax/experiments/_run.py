@@ -1,0 +1,173 @@
+"""The runner: fits that are missing, then claims, figures and a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+import nmax._fit as fitting
+from nmax.experiments._declare import Case, Data, Experiment, Result, Results, Verdict
+from nmax.guides import Guide
+
+DRAWS, TRACED, PATHS = 20_000, 1_000, 100
+
+
+class Outcome(NamedTuple):
+    """What a run of an experiment came to: results by case, verdicts by claim, files written."""
+
+    results: Results
+    verdicts: list[Verdict]
+    files: list[Path]
+
+    @property
+    def holds(self) -> bool:
+        """Whether no claim failed."""
+        return all(verdict.holds is not False for verdict in self.verdicts)
+
+
+def run(experiment: Experiment, out: Path, *, quick: bool = False, say: Callable[[str], object] = print) -> Outcome:
+    """Run an experiment into a folder, going on where an earlier run was stopped.
+
+    A case that is finished, with the settings it has now, is read from its file and not fitted again.
+
+    Args:
+        experiment: the declaration.
+        out: the folder; made if it is not there.
+        quick: whether to run the shortened form.
+        say: takes a line about what is being done.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Result] = {}
+    made: dict[Any, Data] = {}
+    for case in experiment.cases:
+        if quick and case.quick is None:
+            continue
+        data = made[case.data] if case.data in made else made.setdefault(case.data, case.data(quick))
+        results[case.name] = _done(case, data, out, quick, say)
+    verdicts = [judged(claim, results) for claim in experiment.claims if claim.quick or not quick]
+    files = (
+        [_saved(figure, results, out / f"{name}.png") for name, figure in experiment.figures.items()] if not quick else []
+    )
+    table = out / "claims.md"
+    table.write_text(described(experiment, results, verdicts), encoding="utf-8")
+    return Outcome(results, verdicts, [*files, table])
+
+
+def judged(claim, results: Results) -> Verdict:
+    """A claim held against the results; one that speaks of cases or posteriors that are not there is left open."""
+    try:
+        value = claim.measure(results)
+    except LookupError:
+        return Verdict(claim, float("nan"), None)
+    return Verdict(claim, value, bool(claim.above <= value <= claim.below))
+
+
+def described(experiment: Experiment, results: Results, verdicts: list[Verdict]) -> str:
+    """The experiment in Markdown: fits, then claims."""
+    lines = [f"# {experiment.title}", "", "| fit | seconds | steps | ELBO, nats |", "|---|---|---|---|"]
+    for name, result in results.items():
+        facts = result.facts
+        elbo = f"{facts['elbo']:.1f} ± {facts['elbo_standard_error']:.1f}"
+        lines.append(f"| {name} | {facts['seconds']:.0f} | {facts['steps']:,} | {elbo} |")
+    if experiment.paper_minutes is not None:
+        lines += ["", f"The paper: about {experiment.paper_minutes:g} minutes a fit on a Titan XP."]
+    lines += ["", "| claim | by | measured | limit | |", "|---|---|---|---|---|"]
+    for claim, value, holds in verdicts:
+        limits = [f"≤ {claim.below:g}"] * bool(np.isfinite(claim.below)) + [f"≥ {claim.above:g}"] * bool(
+            np.isfinite(claim.above)
+        )
+        verdict = {True: "holds", False: "**fails**", None: "nothing to compare with"}[holds]
+        lines.append(f"| {claim.text} | {claim.source} | {value:.3g} | {' and '.join(limits)} | {verdict} |")
+    return "\n".join([*lines, ""])
+
+
+def _done(case: Case, data: Data, out: Path, quick: bool, say: Callable[[str], object]) -> Result:
+    settings = _settings(case, data, quick)
+    file = out / f"{case.name.replace(' ', '_').replace('=', '')}.npz"
+    if file.exists():
+        kept = _read(file, data)
+        if kept.facts["settings"] == settings:
+            say(f"{case.name}: done before, {kept.facts['seconds']:.0f} s")
+            return kept
+    say(f"{case.name}: T = {len(data.y) - 1:,} …")
+    result = _fitted(case, data, quick, settings)
+    _write(file, result)
+    say(f"{case.name}: {result.facts['seconds']:.0f} s, {result.facts['reason']}")
+    return result
+
+
+def _settings(case: Case, data: Data, quick: bool) -> dict[str, Any]:
+    """Everything a result depends on, as it is kept with it."""
+    options = {key: repr(value) for key, value in {**case.options, **((case.quick or {}) if quick else {})}.items()}
+    guide = dataclasses.asdict(case.guide)
+    checksum = float(np.nansum(data.y)), list(data.y.shape)
+    settings = {"guide": type(case.guide).__name__, **guide, "options": options, "seed": case.seed, "data": checksum}
+    return json.loads(json.dumps(settings, default=repr))
+
+
+class _Trace:
+    """Draws of θ along the way; the time it takes is not counted."""
+
+    def __init__(self, every: int):
+        self.every, self.begun, self.lost = every, time.perf_counter(), 0.0
+        self.steps, self.seconds, self.draws = [], [], []
+
+    def __call__(self, steps: int, guide: Guide) -> None:
+        if steps % self.every:
+            return
+        paused = time.perf_counter()
+        self.steps.append(steps)
+        self.seconds.append(paused - self.begun - self.lost)
+        e = jr.normal(jr.key(9), (TRACED, guide.theta_flow.size))
+        self.draws.append(np.asarray(jax.vmap(lambda noise: guide.theta(noise)[0])(e), np.float32))
+        self.lost += time.perf_counter() - paused
+
+
+def _fitted(case: Case, data: Data, quick: bool, settings: dict[str, Any]) -> Result:
+    options = {**case.options, **((case.quick or {}) if quick else {})}
+    trace = _Trace(min(case.every, 100) if quick else case.every)
+    fit = fitting.fit(data.model, data.y, key=jr.key(case.seed), guide=case.guide, progress=False, watch=trace, **options)
+    theta = {name: jnp.asarray(value) for name, value in fit.theta(DRAWS, key=jr.key(1)).items()}
+    draws = np.asarray(jax.vmap(data.model.parameters.unconstrain)(theta), np.float32)
+    start, stop = min(case.stretch[0], len(data.y) - 1), min(case.stretch[1], len(data.y))
+    elbo = fit.elbo(key=jr.key(2))
+    facts = {
+        "seconds": fit.seconds - trace.lost,
+        "steps": fit.steps,
+        "reason": fit.reason,
+        "elbo": elbo.mean,
+        "elbo_standard_error": elbo.standard_error,
+        "notes": list(fit.notes),
+        "settings": settings,
+    }
+    traced = (np.array(trace.steps), np.array(trace.seconds), np.array(trace.draws).reshape(-1, TRACED, draws.shape[1]))
+    return Result(data, draws, fit.path(PATHS, start=start, stop=stop, key=jr.key(3)), start, *traced, facts)
+
+
+def _write(file: Path, result: Result) -> None:
+    """All at once, so that a run that is stopped leaves no half of a file."""
+    arrays = {name: value for name, value in result._asdict().items() if name not in ("data", "facts")}
+    partial = file.with_suffix(".partial.npz")
+    np.savez(partial, facts=json.dumps(result.facts), **arrays)
+    partial.replace(file)
+
+
+def _read(file: Path, data: Data) -> Result:
+    with np.load(file, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files if name not in ("facts", "start")}
+        return Result(data=data, start=int(stored["start"]), facts=json.loads(str(stored["facts"])), **arrays)
+
+
+def _saved(draw: Callable[[Results], Any], results: Results, file: Path) -> Path:
+    figure = draw(results)
+    figure.savefig(file, dpi=150)
+    return file

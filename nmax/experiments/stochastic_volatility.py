@@ -1,0 +1,61 @@
+"""Stochastic volatility of the Treasury bill rates, Section 5.4."""
+
+from __future__ import annotations
+
+import functools
+
+from nmax.experiments import _figures as figures
+from nmax.experiments import _measures as measures
+from nmax.experiments._declare import Case, Claim, Data, Experiment
+from nmax.experiments._sources import stored, treasury_bills
+from nmax.guides import LookaheadGuide, MovingAverageGuide
+from nmax.models import stochastic_volatility
+
+LABELS = (r"$\theta_1$", r"$\theta_2$", r"$\log\theta_3$", r"$\log\theta_4$")
+FORMS = {"paper": 1.0, "code": 2.0}  # the power of the rate in its variance: as printed, and as in the authors' code
+
+
+def series(form: str, quick: bool) -> Data:
+    """The Treasury bill rates, and their near-exact posterior if that is stored."""
+    del quick
+    model = stochastic_volatility(elasticity=FORMS[form])
+    kept = stored(f"sv_tbill_{form}", model)
+    return Data(model, treasury_bills()[:, None], exact=None if kept is None else kept.exact)
+
+
+def experiment(form: str) -> Experiment:
+    """One form of the diffusion."""
+    data = functools.partial(series, form)
+    return Experiment(
+        name=f"sv-{form}",
+        title=f"Stochastic volatility of Treasury bills, variance r^{FORMS[form]:g} e^z (Section 5.4, figure 5)",
+        cases=(
+            Case(name="default", data=data, guide=LookaheadGuide(), stretch=(0, 1_509)),
+            Case(
+                name="nMA",
+                data=data,
+                guide=MovingAverageGuide(layers=3, length=20),
+                options={"steps": 20_000, "window": 50},
+                stretch=(0, 1_509),
+            ),
+        ),
+        claims=(
+            Claim(text="default guide: |bias| in sd", measure=measures.worst_bias("default"), below=0.2, source="nmax"),
+            Claim(text="default guide: |sd ratio − 1|", measure=measures.worst_width("default"), below=0.15, source="nmax"),
+            Claim(text="nMA consistent with the MCMC: |bias| in sd", measure=measures.worst_bias("nMA"), below=0.5),
+            Claim(
+                text="default guide, five times faster than the paper's GPU: seconds",
+                measure=measures.seconds("default"),
+                below=240,
+                source="nmax",
+            ),
+        ),
+        figures={
+            "volatility": figures.paths("default", 1, "$z$", count=50),
+            "densities": figures.densities(LABELS, "nMA", "default"),
+        },
+        paper_minutes=20,
+    )
+
+
+PAPER_FORM, CODE_FORM = experiment("paper"), experiment("code")
