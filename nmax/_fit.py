@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.random as jr
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax._check import check_count, check_key, names_its_options
@@ -87,11 +88,10 @@ def fit(
     window = None if window is None else check_count("window", window)
     series = make_series(y, inputs)
     check_model(model, series)
+    _check_start(pretrain_at, model, settings)
     width = None if window is None else _window(window, series.length)
     meter = make_meter(progress, goal if isinstance(goal, int) else None)
     if isinstance(settings, LookaheadGuide):
-        if pretrain_at is not None:
-            raise ValueError("`pretrain_at` is for nmax.MovingAverageGuide; the look-ahead finds rival modes by itself.")
         count = draws or LOOKAHEAD_DRAWS
         return _fit_lookahead(settings, model, series, width, count, goal, rule, meter, watch, key, begun)
     windows = Windows(series.length, width or min(WINDOW, series.length))
@@ -147,6 +147,18 @@ def _settings(guide: Any) -> LookaheadGuide | MovingAverageGuide:
     if not isinstance(guide, (LookaheadGuide, MovingAverageGuide)):
         raise TypeError(f"`guide` must be an nmax.LookaheadGuide or an nmax.MovingAverageGuide; got {type(guide).__name__}.")
     return guide
+
+
+def _check_start(start: Mapping[str, Any] | None, model: AbstractModel, settings: Any) -> None:
+    if start is None:
+        return
+    if isinstance(settings, LookaheadGuide):
+        raise ValueError("`pretrain_at` is for nmax.MovingAverageGuide; the look-ahead finds rival modes by itself.")
+    names = set(model.parameters.distributions)
+    if set(start) != names:
+        raise ValueError(f"`pretrain_at` must name the parameters {sorted(names)}; got {sorted(start)}.")
+    if not np.isfinite(model.parameters.unconstrain(start)).all():
+        raise ValueError(f"`pretrain_at` must lie inside the support of the prior; got {dict(start)}.")
 
 
 def _goal(steps: int | None, until: Converged | None, settings: Any) -> int | Converged:

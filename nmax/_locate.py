@@ -50,6 +50,7 @@ class Located(NamedTuple):
         needed: steps the path takes to forget; 0 where the whole series is one block.
         weighted: draws of a window weighted against each other in the last step for θ.
         history: parts of the ELBO while q(θ) settled.
+        refused: whether a round of that was refused.
     """
 
     guide: LookaheadSampler
@@ -59,6 +60,7 @@ class Located(NamedTuple):
     needed: int
     weighted: int
     history: History
+    refused: bool
 
 
 def locate(
@@ -101,7 +103,7 @@ def locate(
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(best.scores.guide, layers, series, key=build_key)
     guide = dataclasses.replace(guide, theta_flow=best.flow, own=guide.block > series.length or scores.windows.count == 1)
-    return Located(guide, scores.windows, found, gap, needed, weighted, best.history)
+    return Located(guide, scores.windows, found, gap, needed, weighted, best.history, best.refused)
 
 
 class Settled(NamedTuple):
@@ -111,6 +113,7 @@ class Settled(NamedTuple):
     flow: ThetaFlow
     scores: Scores
     history: History
+    refused: bool
 
 
 def settled_modes(
@@ -125,11 +128,11 @@ def settled_modes(
     for mode in near:
         own = scores.around(mode.theta, key=key)
         effort = calls if mode is found[0] else calls // 2  # a rival need only be compared
-        flow, history = settle(own, scores.guide.theta_flow, mode, effort, weighted=weighted, key=key)
+        flow, history, refused = settle(own, scores.guide.theta_flow, mode, effort, weighted=weighted, key=key)
         if len(near) > 1:
             mean, error = bound(own, flow, mode, key=key)
             mode = mode._replace(elbo=mean, elbo_standard_error=error)
-        settled.append(Settled(mode, flow, own, history))
+        settled.append(Settled(mode, flow, own, history, refused))
     first = max(settled, key=lambda one: one.mode.elbo - CLEARLY * (one is not settled[0])) if len(near) > 1 else settled[0]
     settled.sort(key=lambda one: (one is not first, -np.nan_to_num(one.mode.elbo, nan=-np.inf)))
     rest = [mode for mode in found if not any(mode is other for other in near)]
@@ -157,8 +160,8 @@ def relocate(
     scores = Scores(guide, series, windows)
     mode = newton(scores, PriorDensity(guide.model.parameters), mode.theta, 3, key=newton_key)
     weighted = WEIGHTED_SHORT if windows.count < MANY else 1
-    flow, _ = settle(scores, guide.theta_flow, mode, SETTLE, weighted=weighted, key=settle_key)
-    return dataclasses.replace(guide, theta_flow=flow)
+    settled = settle(scores, guide.theta_flow, mode, SETTLE, weighted=weighted, key=settle_key)
+    return dataclasses.replace(guide, theta_flow=settled.flow)
 
 
 def partition(guide: LookaheadSampler, series: Series, width: int | None) -> Windows:
@@ -236,6 +239,8 @@ def described(located: Located, series: Series) -> tuple[str, ...]:
     if located.weighted > 1:
         what += f"; {located.weighted} draws a window are weighted against each other for θ"
     lines.append(f"the Gaussian look-ahead falls short by about {located.shortfall:.2g} nats; {what}")
+    if located.refused:
+        lines.append("q(θ) was stopped short: going on lowered the bound, so that its widths are less sure than usual")
     return (*lines, *rivals(located.modes, guide.model))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,13 +23,20 @@ MOMENTS = 10_000  # draws by which q(θ) is centred and scaled for the next roun
 MANY = 200  # windows from which on the posterior of θ is taken for Gaussian
 CHANGE = 3.0  # how much narrower or wider than the scores' covariance says a direction may be
 BOUND = 12  # calls of the scores from which the ELBO at a mode is estimated
-CHECK, ASTRAY = 4, 0.5  # and that of a round's q(θ), which may not be so many nats below the last one's, errors aside
+CHECK, ASTRAY = 6, 0.5  # and that of a round's q(θ), which may not be so many nats below the last one's, errors aside
+ENTROPY = 2  # the column of the entropy among the parts of a log-ratio
 OUTLYING = 6.0  # gradients longer than so many typical ones are left out
 
 
-def settle(
-    scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted: int = 1, key: PRNGKeyArray
-) -> tuple[ThetaFlow, History]:
+class Settlement(NamedTuple):
+    """q(θ), the parts of the bound at every step, and whether a round was refused because the bound fell."""
+
+    flow: ThetaFlow
+    history: History
+    refused: bool
+
+
+def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted: int = 1, key: PRNGKeyArray) -> Settlement:
     r"""Maximise the ELBO over q(θ), with x drawn by the look-ahead.
 
     For a Gaussian $q(\vartheta)$ with mean $m$ and covariance $LL^\top$ the natural gradient vanishes where
@@ -35,7 +44,7 @@ def settle(
     Lu$: where the linear part of $g$, regressed on $u$, says so. Gradients cost a scan over a window each, so they are
     kept, and a surface is put through all of them; q(θ), autoregressive part and all, is fitted to that at leisure. Three
     rounds: draws from the mode's Gaussian, somewhat wider, then twice from the q(θ) that the last round gave, in whose
-    mean and covariance the surface is centred and scaled anew. A round whose q(θ) has a lower ELBO than the last one's is
+    mean and covariance the surface is centred and scaled anew. A round whose q(θ) has a lower bound than the last one's is
     not believed, and is the last.
 
     A draw and its mirror image see the same window $B$ with the same noise, so that the choice of the window cancels from
@@ -47,13 +56,12 @@ def settle(
         scores: of the windows.
         flow: the shape of q(θ).
         mode: where to begin.
-        steps: calls of the scores in all, `LANES` draws each.
+        steps: calls of the scores, `LANES` draws each, beside those that check a round.
         weighted: draws of x that are weighted against each other at each θ (`Scores.weighted`). With more than one, q(θ)
             maximises a tighter bound than the ELBO, in which q(x | θ) counts for less.
         key: random key.
 
-    Returns:
-        The flow, and the parts of the ELBO at every step: in the first round at draws wider than q.
+    The parts of the bound are, in the first round, those at draws wider than q.
     """
     if scores.windows.count >= MANY:
         return _settled_narrow(scores, flow, mode, steps, key=key)
@@ -63,7 +71,7 @@ def settle(
     settled = moved_to(_standard(flat), mode.theta, root)
     centre, thetas, gradients, records = mode.theta, [], [], []
     check_key = jr.fold_in(key, len(WIDTHS))
-    last = _totals(scores, settled, mode, CHECK, key=check_key)
+    last, refused = _totals(scores, settled, mode, CHECK, weighted, key=check_key), False
     for k, width in enumerate(WIDTHS):
         draw_key, fit_key = jr.split(jr.fold_in(key, k))
         calls = max(1, steps // len(WIDTHS))
@@ -74,12 +82,12 @@ def settle(
         u = np.linalg.solve(root, (np.concatenate(thetas) - centre).T).T
         surface = through_gradients(*_fine(u, np.concatenate(gradients) @ root))
         found = moved_to(fitted(_standard(flow), surface, key=fit_key), centre, root)
-        now = _totals(scores, found, mode, CHECK, key=check_key)
-        if _fell(last, now):
+        now = _totals(scores, found, mode, CHECK, weighted, key=check_key)
+        if refused := _fell(last, now):
             break  # fresh draws contradict the surface: the q(θ) that it was made from is kept
         settled, last = found, now
         centre, root = _moments(settled, key=fit_key)
-    return settled, History(*np.concatenate(records).T)
+    return Settlement(settled, History(*np.concatenate(records).T), refused)
 
 
 def _fine(u: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -96,9 +104,7 @@ def _moments(flow: ThetaFlow, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndar
     return theta.mean(axis=0), np.linalg.cholesky(np.cov(theta.T).reshape(flow.size, -1))
 
 
-def _settled_narrow(
-    scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, key: PRNGKeyArray
-) -> tuple[ThetaFlow, History]:
+def _settled_narrow(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, key: PRNGKeyArray) -> Settlement:
     """On a long series: a Gaussian at the mode, which a whole pass has found, with the widths of the curvature."""
     root = np.linalg.cholesky(mode.covariance)
     flat = eqx.tree_at(lambda f: f.autoregressive, flow, None, is_leaf=lambda leaf: leaf is None)
@@ -111,26 +117,29 @@ def _settled_narrow(
     values, vectors = np.linalg.eigh(-0.5 * (slope + slope.T))
     width = np.clip(values, 1 / CHANGE**2, CHANGE**2) ** -0.5
     factor = np.linalg.cholesky((vectors * width**2) @ vectors.T)
-    return moved_to(_standard(flat), mode.theta, root @ factor), History(*record.T)
+    return Settlement(moved_to(_standard(flat), mode.theta, root @ factor), History(*record.T), False)
 
 
 def bound(scores: Scores, flow: ThetaFlow, mode: Mode, *, key: PRNGKeyArray) -> tuple[float, float]:
     """The ELBO of q(θ) with the look-ahead's q(x | θ), in nats, and its standard error."""
-    total = _totals(scores, flow, mode, BOUND, key=key)
+    total = _totals(scores, flow, mode, BOUND, 1, key=key)
     return float(total.mean()), float(total.std(ddof=1) / np.sqrt(len(total)))
 
 
-def _totals(scores: Scores, flow: ThetaFlow, mode: Mode, calls: int, *, key: PRNGKeyArray) -> np.ndarray:
-    """Estimates of the ELBO, one a call; the same key means the same windows and noise."""
+def _totals(
+    scores: Scores, flow: ThetaFlow, mode: Mode, calls: int, weighted: int, *, key: PRNGKeyArray
+) -> Float[np.ndarray, " call"]:
+    """Estimates of the bound, one a call; the same key means the same windows and noise."""
     rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
-    return _draws(scores, flow, mode, calls, 1, rng, key=key)[2].sum(axis=1)
+    return _draws(scores, flow, mode, calls, weighted, rng, key=key)[2].sum(axis=1)
 
 
 def _fell(last: np.ndarray, now: np.ndarray) -> bool:
-    """Whether the ELBO fell from one q(θ) to the next, by estimates with the same noise."""
-    if not np.isfinite(now).all():
-        return True
-    change = now - last
+    """Whether the bound fell from one q(θ) to the next, by estimates with the same noise, or can no longer be had."""
+    both = np.isfinite(now) & np.isfinite(last)
+    if np.sum(np.isfinite(now)) < np.sum(np.isfinite(last)) or np.sum(both) < 2:
+        return bool(np.isfinite(last).any())
+    change = (now - last)[both]
     return bool(change.mean() + 2 * change.std(ddof=1) / np.sqrt(len(change)) < -ASTRAY)
 
 
@@ -163,12 +172,19 @@ def _draws(
         noise = np.tile(np.arange(pairs * weighted), 2)
         lanes = np.repeat(theta, weighted, axis=0), np.repeat(number, weighted)
         parts, gradient = scores.parts(*lanes, key=jr.fold_in(key, k), noise=noise)
-        _, gradient, parts = log_mean(parts, gradient, weighted)
+        value, gradient, parts = log_mean(parts, gradient, weighted)
+        parts[:, ENTROPY] += value - parts.sum(axis=1)  # the bound is the logarithm of the mean, not the mean
         gradient = gradient / share[number][:, None] - anchor[number] + prior.gradient(theta)
-        own = np.mean(prior.log_prob(theta) - log_q)
-        out.append((theta, gradient, np.append(own, np.mean(parts / share[number][:, None], axis=0))))
+        every = np.column_stack([prior.log_prob(theta) - log_q, parts / share[number][:, None]])
+        out.append((theta, gradient, _mean_of_finite(every)))
     theta, gradient, record = zip(*out, strict=True)
     return np.concatenate(theta), np.concatenate(gradient), np.stack(record)
+
+
+def _mean_of_finite(rows: np.ndarray) -> np.ndarray:
+    """The mean of the rows that are finite; NaN if more than a quarter are not."""
+    fine = np.isfinite(rows).all(axis=1)
+    return rows[fine].mean(axis=0) if fine.mean() >= 0.75 else np.full(rows.shape[1], np.nan)
 
 
 def _standard(flow: ThetaFlow) -> ThetaFlow:

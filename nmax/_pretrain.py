@@ -41,10 +41,10 @@ def pretrain(
     With θ* given (`at`, by name) it minimises $E_q[\log q(x \mid \theta) - \log p(x \mid \theta^*)]$ instead, the
     observations left aside, and q(θ) starts at θ*: a choice among rival modes (supplement G).
     """
-    if steps == 0:
-        return guide
     if at is not None:
         guide = eqx.tree_at(lambda g: g.theta_flow.head.loc, guide, guide.model.parameters.unconstrain(at))
+    if steps == 0:
+        return guide
     trainable = eqx.tree_at(lambda g: g.theta_flow, jax.tree.map(eqx.is_inexact_array, guide), False)
     params, frozen = eqx.partition(guide, trainable)
     rule: Any = optax.adam(optax.cosine_decay_schedule(RATE, steps, 0.1))

@@ -9,7 +9,7 @@ from helpers import SHARED, random_walk
 
 import nmax
 from nmax import cli
-from nmax.experiments import CATALOGUE, Case, Claim, Data, Experiment, _run, run, treasury_bills
+from nmax.experiments import CATALOGUE, Case, Claim, Data, Experiment, Result, _run, run, treasury_bills
 from nmax.experiments import _measures as measures
 
 TRUTH = {"level": 2.0, "noise": 1.0}
@@ -48,7 +48,7 @@ def test_a_run_is_gone_on_with_and_its_claims_can_fail(tmp_path, monkeypatch):
     first = run(experiment(), tmp_path, say=said.append)
     assert not first.holds
     assert first.results["one = 1"].draws.shape == (20_000, 2)
-    assert [file.name for file in first.files] == ["trace.png", "claims.md"]
+    assert [file.name for file in first.files] == ["claims.md", "trace.png"]
     assert "**fails**" in (tmp_path / "claims.md").read_text()
 
     monkeypatch.setattr(_run.fitting, "fit", lambda *a, **k: pytest.fail("fitted again"))
@@ -61,9 +61,37 @@ def test_a_run_is_gone_on_with_and_its_claims_can_fail(tmp_path, monkeypatch):
         run(Experiment(name="x", title="x", cases=(changed,), claims=(), figures={}), tmp_path, say=said.append)
 
 
+def test_a_fit_that_is_interrupted_is_not_kept(tmp_path, monkeypatch):
+    class Interrupted:
+        reason = "interrupted after 100 steps"
+
+    monkeypatch.setattr(_run.fitting, "fit", lambda *a, **k: Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment(), tmp_path, say=str)
+    assert not list(tmp_path.glob("*.npz"))
+
+
+def test_a_figure_that_is_not_a_number_fails_its_claim():
+    data = Data(random_walk(), np.zeros((3, 1)), exact=np.random.default_rng(0).standard_normal((50, 2)))
+    good, bad = (Result(data, draws, None, 0, None, None, None, {}) for draws in (data.exact, np.full((50, 2), np.nan)))
+    claim = Claim(text="near", measure=measures.worst_bias("a", "b"), below=1.0)
+    assert _run.judged(claim, {"a": good, "b": good}).holds
+    assert _run.judged(claim, {"a": good, "b": bad}).holds is False
+
+
 def test_a_claim_about_what_is_not_there_is_left_open():
-    claim = Claim(text="never run", measure=measures.seconds("missing"), below=1.0)
-    assert _run.judged(claim, {}).holds is None
+    claim = Claim(text="|bias|", measure=measures.worst_bias("one"), below=1.0)
+    nothing = Data(random_walk(), np.zeros((3, 1)))
+    draws = np.zeros((10, 2))
+    result = Result(
+        nothing, draws, None, 0, None, None, None, {"seconds": 1.0, "steps": 1, "elbo": 0.0, "elbo_standard_error": 0.0}
+    )
+    assert _run.judged(claim, {"one": result}).holds is None
+    with pytest.raises(KeyError):  # a misspelt case is a mistake, not an open question
+        _run.judged(claim, {})
+    table = _run.described(experiment(), {"one": result}, [_run.Verdict(claim, 2.0, False)])
+    row = table.splitlines()[-1].replace(r"\|", "")
+    assert row.count("|") == 6
     with pytest.raises(ValueError, match="limit that it can fail"):
         Claim(text="empty", measure=measures.seconds("missing"))
     case = experiment().cases[0]
@@ -91,6 +119,15 @@ def test_the_command_lists_and_refuses(capsys):
     assert "lv-sparse" in capsys.readouterr().out
     assert cli.main(["reproduce", "nonsense"]) == 2
     assert "the names are ar1-length" in capsys.readouterr().err
+    assert cli.main(["reproduce", "sv-code", "--quick"]) == 2
+    assert "no shortened form of sv-code" in capsys.readouterr().err
+
+
+def test_a_run_that_breaks_off_does_not_end_the_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("NMAX_DATA", str(tmp_path))
+    monkeypatch.delenv("NMAX_REFERENCE", raising=False)
+    assert cli.main(["reproduce", "sv-paper", "--json", "--out", str(tmp_path)]) == 3
+    assert "WTB3MS" in json.loads(capsys.readouterr().out)["sv-paper"]["error"]
 
 
 def test_treasury_bills_are_refused_where_they_are_not(tmp_path, monkeypatch):
@@ -119,6 +156,9 @@ def test_pre_training_at_given_parameters_starts_there():
         progress=False,
     )
     assert abs(float(np.median(fit.theta(500, key=jr.key(1))["level"])) - 3.0) < 0.1
+    for wrong, message in (({"level": 3.0}, "must name"), ({"level": 3.0, "noise": -0.5}, "inside the support")):
+        with pytest.raises(ValueError, match=message):
+            nmax.fit(random_walk(), y, key=jr.key(0), guide=settings, pretrain_at=wrong, progress=False)
     with pytest.raises(ValueError, match="finds rival modes by itself"):
         nmax.fit(random_walk(), y, key=jr.key(0), pretrain_at={"level": 3.0, "noise": 0.5}, progress=False)
 

@@ -244,8 +244,21 @@ def test_a_surface_that_leads_astray_is_not_followed(monkeypatch):
     mode = _start.newton(scores, _start.PriorDensity(model.parameters), np.array([2.0, 0.0]), 8, key=jr.key(1))
     astray = moved_to(guide.theta_flow, np.full(2, 20.0), np.eye(2))
     monkeypatch.setattr(_natural, "fitted", lambda flow, surface, *, key: astray)
-    flow, _ = _natural.settle(scores, guide.theta_flow, mode, 6, key=jr.key(2))
-    np.testing.assert_allclose(flow.head.loc, mode.theta, rtol=1e-5)
+    settled = _natural.settle(scores, guide.theta_flow, mode, 6, key=jr.key(2))
+    assert settled.refused
+    np.testing.assert_allclose(settled.flow.head.loc, mode.theta, rtol=1e-5)
+
+
+def test_a_few_draws_that_are_not_finite_end_nothing():
+    last = np.array([1.0, np.nan, 1.2, 0.9])
+    assert not _natural._fell(last, last + 0.1)
+    assert _natural._fell(last, last - 5.0)
+    assert _natural._fell(last, np.full(4, np.nan))
+    assert not _natural._fell(np.full(4, np.nan), np.full(4, np.nan))
+    rows = np.ones((24, 5))
+    rows[3] = np.nan
+    assert np.isfinite(_natural._mean_of_finite(rows)).all()
+    assert np.isnan(_natural._mean_of_finite(np.full((24, 5), np.nan))).all()
 
 
 def test_weighted_scores_are_the_gradient_of_a_log_mean():

@@ -134,8 +134,12 @@ class Experiment:
             raise ValueError(f"The cases of an experiment must have different names; got {names}.")
 
 
+class NothingToCompare(LookupError):
+    """The data have no exact posterior, no truth, or no true path: a claim about it is left open."""
+
+
 class Verdict(NamedTuple):
-    """A claim, the figure measured for it, and whether it holds; `None` where the results it speaks of are not there."""
+    """A claim, the figure measured for it, and whether it holds; `None` where there is nothing to compare with."""
 
     claim: Claim
     value: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ def densities(labels: Sequence[str], *cases: str) -> Figure:
 
     def draw(results: Results) -> Any:
         shown = {name: results[name] for name in cases if name in results}
-        figure, axes = _pyplot().subplots(
+        figure, axes = pyplot().subplots(
             1, len(labels), figsize=(2.9 * len(labels), 2.6), layout="constrained", squeeze=False
         )
         first = next(iter(shown.values()))
@@ -47,7 +48,7 @@ def traces(*cases: str, against: str = "steps") -> Figure:
     """MMD² to the exact posterior along training, by steps or by seconds; marks for guides that take no steps."""
 
     def draw(results: Results) -> Any:
-        figure, axis = _pyplot().subplots(figsize=(5.2, 3.6), layout="constrained")
+        figure, axis = pyplot().subplots(figsize=(5.2, 3.6), layout="constrained")
         for n, name in enumerate(name for name in cases if name in results and len(results[name].trace_steps)):
             result = results[name]
             across = result.trace_steps if against == "steps" else result.trace_seconds
@@ -68,7 +69,7 @@ def paths(case: str, component: int, label: str, *, dt: float = 1.0, count: int 
 
     def draw(results: Results) -> Any:
         result = results[case]
-        figure, axis = _pyplot().subplots(figsize=(7.0, 3.0), layout="constrained")
+        figure, axis = pyplot().subplots(figsize=(7.0, 3.0), layout="constrained")
         time = dt * (result.start + np.arange(result.paths.shape[1]))
         axis.plot(time, result.paths[:count, :, component].T, color=colour, alpha=0.15, linewidth=0.6)
         stop = result.start + len(time)
@@ -91,6 +92,14 @@ def _observations(axis: Any, result: Result, time: np.ndarray, stop: int, compon
             axis.plot(time[known], seen[known], "kx", markersize=5, label="observations")
 
 
+def saved(draw: Figure, results: Results, file: Path) -> Path:
+    """A figure drawn into a file."""
+    figure = draw(results)
+    figure.savefig(file, dpi=150)
+    pyplot().close(figure)
+    return file
+
+
 def density(values: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
     """A kernel density estimate with Silverman's bandwidth."""
     grid, values = np.linspace(low, high, 200), np.asarray(values[:SHOWN], float)
@@ -99,7 +108,8 @@ def density(values: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np
     return grid, kernel.mean(axis=1) / (width * np.sqrt(2 * np.pi))
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Matplotlib's, drawing to files; an error that says what to install if it is not there."""
     try:
         import matplotlib
     except ImportError as error:

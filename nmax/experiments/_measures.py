@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from nmax.experiments._declare import Result, Results
+from nmax.experiments._declare import NothingToCompare, Result, Results
 from nmax.reference import bias_in_sd, mmd2, sd_ratio
 
 Measure = Callable[[Results], float]
@@ -15,28 +15,22 @@ Measure = Callable[[Results], float]
 
 def worst_bias(*cases: str) -> Measure:
     """Largest |bias| of a parameter's mean, in sd of the exact posterior."""
-    return lambda results: max(float(np.abs(bias_in_sd(*_pair(results[name]))).max()) for name in cases)
+    return _worst(lambda result: np.abs(bias_in_sd(*_pair(result))).max(), cases)
 
 
 def worst_width(*cases: str) -> Measure:
     """Largest |sd ratio − 1| of a parameter."""
-    return lambda results: max(float(np.abs(sd_ratio(*_pair(results[name])) - 1).max()) for name in cases)
+    return _worst(lambda result: np.abs(sd_ratio(*_pair(result)) - 1).max(), cases)
 
 
 def apart(*cases: str) -> Measure:
     """Largest MMD² between q(θ) and the exact posterior."""
-    return lambda results: max(mmd2(*_pair(results[name])) for name in cases)
+    return _worst(lambda result: mmd2(*_pair(result)), cases)
 
 
 def truth_off(*cases: str) -> Measure:
     """Largest distance of a true parameter from its posterior mean, in posterior sd."""
-
-    def measure(results: Results) -> float:
-        return max(
-            float(np.abs((true_theta(results[n]) - results[n].draws.mean(0)) / results[n].draws.std(0)).max()) for n in cases
-        )
-
-    return measure
+    return _worst(lambda r: np.abs((true_theta(r) - r.draws.mean(axis=0)) / r.draws.std(axis=0)).max(), cases)
 
 
 def band_miss(case: str, component: int) -> Measure:
@@ -44,7 +38,8 @@ def band_miss(case: str, component: int) -> Measure:
 
     def measure(results: Results) -> float:
         result = results[case]
-        assert result.data.x is not None
+        if result.data.x is None:
+            raise NothingToCompare("The true path is not known.")
         low, high = np.quantile(result.paths[..., component], [0.05, 0.95], axis=0)
         true = result.data.x[result.start : result.start + len(low), component]
         return float(abs(100 * np.mean((true >= low) & (true <= high)) - 90))
@@ -54,7 +49,7 @@ def band_miss(case: str, component: int) -> Measure:
 
 def seconds(*cases: str) -> Measure:
     """Longest wall clock of a fit, compilation included."""
-    return lambda results: max(float(results[name].facts["seconds"]) for name in cases)
+    return _worst(lambda result: result.facts["seconds"], cases)
 
 
 def seconds_a_step(result: Result) -> float:
@@ -70,8 +65,8 @@ def step_cost_ratio(one: str, other: str) -> Measure:
 
 def trace_of(result: Result) -> np.ndarray:
     """MMD² at every look along the way."""
-    assert result.data.exact is not None
-    return np.array([mmd2(draws.astype(float), result.data.exact, count=1_000) for draws in result.trace_draws])
+    exact = _pair(result)[1]
+    return np.array([mmd2(draws[:, : exact.shape[1]].astype(float), exact, count=1_000) for draws in result.trace_draws])
 
 
 def steps_to(result: Result, limit: float) -> float:
@@ -82,8 +77,13 @@ def steps_to(result: Result, limit: float) -> float:
 
 
 def steps_ratio(one: str, other: str, limit: float) -> Measure:
-    """Steps to an MMD² of one case over those of another."""
-    return lambda results: steps_to(results[one], limit) / steps_to(results[other], limit)
+    """Steps to an MMD² of one case over those of another; NaN, which no limit allows, if the other never gets there."""
+
+    def measure(results: Results) -> float:
+        needed = steps_to(results[other], limit)
+        return steps_to(results[one], limit) / needed if np.isfinite(needed) else np.nan
+
+    return measure
 
 
 def elbo_gain(one: str, other: str) -> Measure:
@@ -93,12 +93,18 @@ def elbo_gain(one: str, other: str) -> Measure:
 
 def true_theta(result: Result) -> np.ndarray:
     """The parameters of the simulation, unconstrained."""
-    assert result.data.truth is not None
+    if result.data.truth is None:
+        raise NothingToCompare("The true parameters are not known.")
     return np.asarray(result.data.model.parameters.unconstrain({k: jnp.asarray(v) for k, v in result.data.truth.items()}))
+
+
+def _worst(figure: Callable[[Result], float], cases: tuple[str, ...]) -> Measure:
+    """The largest over cases; NaN if any is."""
+    return lambda results: float(np.max([figure(results[name]) for name in cases]))
 
 
 def _pair(result: Result) -> tuple[np.ndarray, np.ndarray]:
     exact = result.data.exact
     if exact is None:
-        raise LookupError("There is no exact posterior to compare with here.")
+        raise NothingToCompare("There is no exact posterior to compare with here.")
     return result.draws[:, : exact.shape[1]].astype(float), exact

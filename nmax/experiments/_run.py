@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +17,8 @@ import jax.random as jr
 import numpy as np
 
 import nmax._fit as fitting
-from nmax.experiments._declare import Case, Data, Experiment, Result, Results, Verdict
+from nmax.experiments._declare import Case, Claim, Data, Experiment, NothingToCompare, Result, Results, Verdict
+from nmax.experiments._figures import pyplot, saved
 from nmax.guides import Guide
 
 DRAWS, TRACED, PATHS = 20_000, 1_000, 100
@@ -45,6 +48,8 @@ def run(experiment: Experiment, out: Path, *, quick: bool = False, say: Callable
         quick: whether to run the shortened form.
         say: takes a line about what is being done.
     """
+    if not quick:
+        pyplot()  # before any work: what draws the figures must be there
     out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Result] = {}
     made: dict[Any, Data] = {}
@@ -54,19 +59,17 @@ def run(experiment: Experiment, out: Path, *, quick: bool = False, say: Callable
         data = made[case.data] if case.data in made else made.setdefault(case.data, case.data(quick))
         results[case.name] = _done(case, data, out, quick, say)
     verdicts = [judged(claim, results) for claim in experiment.claims if claim.quick or not quick]
-    files = (
-        [_saved(figure, results, out / f"{name}.png") for name, figure in experiment.figures.items()] if not quick else []
-    )
     table = out / "claims.md"
     table.write_text(described(experiment, results, verdicts), encoding="utf-8")
-    return Outcome(results, verdicts, [*files, table])
+    files = [saved(figure, results, out / f"{name}.png") for name, figure in experiment.figures.items()] if not quick else []
+    return Outcome(results, verdicts, [table, *files])
 
 
-def judged(claim, results: Results) -> Verdict:
-    """A claim held against the results; one that speaks of cases or posteriors that are not there is left open."""
+def judged(claim: Claim, results: Results) -> Verdict:
+    """A claim held against the results; one that there is nothing to compare with for is left open."""
     try:
         value = claim.measure(results)
-    except LookupError:
+    except NothingToCompare:
         return Verdict(claim, float("nan"), None)
     return Verdict(claim, value, bool(claim.above <= value <= claim.below))
 
@@ -86,7 +89,8 @@ def described(experiment: Experiment, results: Results, verdicts: list[Verdict])
             np.isfinite(claim.above)
         )
         verdict = {True: "holds", False: "**fails**", None: "nothing to compare with"}[holds]
-        lines.append(f"| {claim.text} | {claim.source} | {value:.3g} | {' and '.join(limits)} | {verdict} |")
+        text = claim.text.replace("|", r"\|")  # else it would end the cell
+        lines.append(f"| {text} | {claim.source} | {value:.3g} | {' and '.join(limits)} | {verdict} |")
     return "\n".join([*lines, ""])
 
 
@@ -96,7 +100,7 @@ def _done(case: Case, data: Data, out: Path, quick: bool, say: Callable[[str], o
     if file.exists():
         kept = _read(file, data)
         if kept.facts["settings"] == settings:
-            say(f"{case.name}: done before, {kept.facts['seconds']:.0f} s")
+            say(f"{case.name}: done before, {kept.facts['seconds']:.0f} s, by nmax {kept.facts['version']}")
             return kept
     say(f"{case.name}: T = {len(data.y) - 1:,} …")
     result = _fitted(case, data, quick, settings)
@@ -106,11 +110,23 @@ def _done(case: Case, data: Data, out: Path, quick: bool, say: Callable[[str], o
 
 
 def _settings(case: Case, data: Data, quick: bool) -> dict[str, Any]:
-    """Everything a result depends on, as it is kept with it."""
+    """What a result is kept with: it is fitted again if any of this has changed.
+
+    The code of the library is not among it; a result made by another version is told by its `version`.
+    """
     options = {key: repr(value) for key, value in {**case.options, **((case.quick or {}) if quick else {})}.items()}
     guide = dataclasses.asdict(case.guide)
-    checksum = float(np.nansum(data.y)), list(data.y.shape)
-    settings = {"guide": type(case.guide).__name__, **guide, "options": options, "seed": case.seed, "data": checksum}
+    checksum = hashlib.sha256(np.ascontiguousarray(data.y, np.float64).tobytes()).hexdigest()
+    settings = {
+        "guide": {"kind": type(case.guide).__name__, **guide},
+        "options": options,
+        "seed": case.seed,
+        "series": checksum,
+        "prior": np.round(data.model.parameters.sample(jr.key(0), 3), 4).tolist(),  # priors have no other name
+        "stretch": case.stretch,
+        "every": case.every,
+        "kept": (DRAWS, TRACED, PATHS),
+    }
     return json.loads(json.dumps(settings, default=repr))
 
 
@@ -136,6 +152,8 @@ def _fitted(case: Case, data: Data, quick: bool, settings: dict[str, Any]) -> Re
     options = {**case.options, **((case.quick or {}) if quick else {})}
     trace = _Trace(min(case.every, 100) if quick else case.every)
     fit = fitting.fit(data.model, data.y, key=jr.key(case.seed), guide=case.guide, progress=False, watch=trace, **options)
+    if fit.reason.startswith("interrupted"):  # what is not finished is not kept as if it were
+        raise KeyboardInterrupt
     theta = {name: jnp.asarray(value) for name, value in fit.theta(DRAWS, key=jr.key(1)).items()}
     draws = np.asarray(jax.vmap(data.model.parameters.unconstrain)(theta), np.float32)
     start, stop = min(case.stretch[0], len(data.y) - 1), min(case.stretch[1], len(data.y))
@@ -147,6 +165,7 @@ def _fitted(case: Case, data: Data, quick: bool, settings: dict[str, Any]) -> Re
         "elbo": elbo.mean,
         "elbo_standard_error": elbo.standard_error,
         "notes": list(fit.notes),
+        "version": version("nmax"),
         "settings": settings,
     }
     traced = (np.array(trace.steps), np.array(trace.seconds), np.array(trace.draws).reshape(-1, TRACED, draws.shape[1]))
@@ -165,9 +184,3 @@ def _read(file: Path, data: Data) -> Result:
     with np.load(file, allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files if name not in ("facts", "start")}
         return Result(data=data, start=int(stored["start"]), facts=json.loads(str(stored["facts"])), **arrays)
-
-
-def _saved(draw: Callable[[Results], Any], results: Results, file: Path) -> Path:
-    figure = draw(results)
-    figure.savefig(file, dpi=150)
-    return file

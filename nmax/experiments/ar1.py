@@ -20,12 +20,12 @@ LENGTHS = (5_000, 10_000, 50_000, 100_000)
 FIELDS = (5, 10, 50, 100, 200)
 STEPS = 10_000
 CLOSE = 0.02  # MMD² that counts as there; the authors' code stays between 0.016 and 0.115 on such a series
-QUICK = 1_000
+QUICK_STEPS = 3_000
 
 
 def series(length: int, quick: bool) -> Data:
     """A simulated series with its exact posterior, by Metropolis with the forward filter's likelihood (supplement A)."""
-    length = min(length, QUICK) if quick else length
+    del quick  # the shortened form has the shortest series
     x, y = simulate(ar1(), TRUTH, length, key=jr.key(length))
     exact = ar1_exact(y[:, 0], 4_000 if length > 20_000 else 20_000, seed=0)
     return Data(ar1(), y.astype(float), TRUTH, x, np.asarray(exact.theta, float))
@@ -103,11 +103,23 @@ RECEPTIVE_FIELD = Experiment(
     name="ar1-receptive-field",
     title="AR(1): receptive field (Section 5.1, figures 2c and 2d)",
     cases=tuple(
-        Case(name=name, data=DATA[LENGTHS[0]], guide=MovingAverageGuide(length=field), options=OPTIONS)
+        Case(
+            name=name,
+            data=DATA[LENGTHS[0]],
+            guide=MovingAverageGuide(length=field),
+            options=OPTIONS,
+            quick={"steps": QUICK_STEPS} if field == FIELDS[0] else None,
+        )
         for name, field in zip(fields, FIELDS, strict=True)
     ),
     claims=(
         Claim(text="a good approximation for every receptive field: MMD²", measure=measures.apart(*fields), below=CLOSE),
+        Claim(
+            text="a good approximation with the shortest one: MMD²",
+            measure=measures.apart(fields[0]),
+            below=CLOSE,
+            quick=True,
+        ),
         Claim(
             text="a similar number of steps: ℓ = 200 against 10",
             measure=measures.steps_ratio(fields[-1], fields[1], CLOSE),

@@ -38,7 +38,11 @@ MILLION = Experiment(
     ),
     claims=(
         Claim(
-            text="consistent with the truth: distance in sd", measure=measures.truth_off("default"), below=3.5, quick=True
+            text="consistent with the truth: distance in sd",
+            measure=measures.truth_off("default"),
+            below=3.5,
+            source="nmax",
+            quick=True,
         ),
         Claim(text="nMA consistent with the truth: distance in sd", measure=measures.truth_off("nMA"), below=3.5),
         Claim(text="90 % band of w over 500 steps: off by, in per cent", measure=measures.band_miss("default", 1), below=10),

@@ -78,7 +78,9 @@ SPARSE = Experiment(
         ),
     ),
     claims=(
-        Claim(text="consistent with the truth: distance in sd", measure=measures.truth_off("default"), below=3.0),
+        Claim(
+            text="consistent with the truth: distance in sd", measure=measures.truth_off("default"), below=3.0, source="nmax"
+        ),
         Claim(text="nMA, pre-trained, consistent with the truth", measure=measures.truth_off("nMA pre-trained"), below=3.0),
         *(Claim(text=c.text, measure=c.measure, below=c.below, source="nmax") for c in ACCURACY),
         Claim(

@@ -35,7 +35,7 @@ class LookaheadGuide:
         layers: neural layers, behind one that skews; by default 2 where the Gaussian look-ahead falls short by more than
             5 nats in all, and none where it does not or where `weighted` draws make up for it.
         weighted: draws of x in a window that are weighted against each other at each θ, which makes up for what the
-            Gaussian misses; by default 1 where it misses little, else 4, or 8 on a series of many windows.
+            Gaussian misses; by default 1 where it misses little, else 6, or 8 on a series of many windows.
         length: the receptive field ℓ of each.
         width: units of their hidden layers.
         depth: hidden layers after the convolution.
