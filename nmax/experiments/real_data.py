@@ -121,21 +121,19 @@ def _widest(results) -> float:
 HUDSON_BAY = Experiment(
     name="hudson-bay",
     title="Hares and lynxes of Hudson Bay, 1900 to 1920 (beyond the paper)",
-    cases=(Case(name="default", data=pelts, guide=LookaheadGuide(), quick={}, stretch=(0, 201)),),
+    cases=(Case(name="default", data=pelts, guide=LookaheadGuide(), stretch=(0, 201)),),
     claims=(
         Claim(
             text="rates agree with those of the deterministic model: distance in sd",
             measure=_rates_off,
             below=3.0,
             source="nmax",
-            quick=True,
         ),
         Claim(
             text="the counts tell the rates: sd of their logarithms, 1 a priori",
             measure=_widest,
             below=0.3,
             source="nmax",
-            quick=True,
         ),
     ),
     figures={
