@@ -66,8 +66,8 @@ def fit(
         until: or train until converged, the default of the paper's guide, under these settings.
         optimiser: settings of the update rule.
         pretrain: steps of pre-training that take x near the observations, for the paper's guide; 0 for none.
-        pretrain_at: parameters by name, for the paper's guide: q(θ) starts there, and pre-training takes x near the paths
-            that the model makes there, the observations left aside. A choice among rival modes (supplement G).
+        pretrain_at: parameters by name, for the paper's guide: q(θ) starts there, and pre-training takes x near its
+            posterior there. A choice among rival modes (supplement G).
         progress: whether to show a progress bar.
         watch: called every 100 steps of training with the number of steps done and the guide so far.
 

@@ -38,13 +38,16 @@ def pretrain(
     $E_q|x - \hat x|$, which would also take the width of q to zero. q(θ) stays as it is: it is built at the centre of the
     prior, where the paper's pre-training of θ would take it.
 
-    With θ* given (`at`, by name) it minimises $E_q[\log q(x \mid \theta) - \log p(x \mid \theta^*)]$ instead, the
-    observations left aside, and q(θ) starts at θ*: a choice among rival modes (supplement G).
+    With θ* given (`at`, by name) it minimises $E_q[\log q(x \mid \theta) - \log p(x, y \mid \theta^*)]$ instead, and q(θ)
+    starts at θ*: a choice among rival modes. Supplement G leaves y aside; without it the paths fit neither data nor
+    dynamics when θ is let go, and training diverged.
     """
     if at is not None:
         guide = eqx.tree_at(lambda g: g.theta_flow.head.loc, guide, guide.model.parameters.unconstrain(at))
     if steps == 0:
         return guide
+    if at is not None:  # from near the data: from anywhere else the states may die out, where densities have no bound
+        guide = pretrain(guide, series, windows, draws, max(steps // 3, 1), key=jr.fold_in(key, 1))
     trainable = eqx.tree_at(lambda g: g.theta_flow, jax.tree.map(eqx.is_inexact_array, guide), False)
     params, frozen = eqx.partition(guide, trainable)
     rule: Any = optax.adam(optax.cosine_decay_schedule(RATE, steps, 0.1))
@@ -98,13 +101,15 @@ def _distance(
 def _unlikeliness(
     guide: Guide, series: Series, windows: Windows, window: Window, e: Array, z: Array, theta: dict
 ) -> Float[Array, ""]:
-    """KL divergence, up to a constant and per step, from the window's path to what the model makes at θ."""
+    """KL divergence, up to a constant and per step, from the window's path to its posterior at θ."""
     drawn = guide.model.parameters.constrain(guide.theta(e)[0])
     x, log_q, *_ = guide.path(drawn, e, z, series, window.start - 1)
     index = window.start + jnp.arange(windows.width)
-    inputs = series.inputs[jnp.clip(index, 0, series.length)]
+    row = jnp.clip(index, 0, series.length)
+    y, observed, inputs = series.values[row], series.observed[row], series.inputs[row]
     moved = log_prob_of_rows(guide.model.transition_log_prob, x[:-1], x[1:], inputs, theta=theta)
-    return jnp.sum(jnp.where(index <= series.length, log_q[1:] - moved, 0.0)) / windows.width
+    seen = log_prob_of_rows(guide.model.observation_log_prob, x[1:], y, observed, inputs, theta=theta)
+    return jnp.sum(jnp.where(index <= series.length, log_q[1:] - moved - seen, 0.0)) / windows.width
 
 
 def _constrained(guide: Guide, guess: Array) -> Array:

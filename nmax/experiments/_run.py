@@ -105,6 +105,7 @@ def _done(case: Case, data: Data, out: Path, quick: bool, say: Callable[[str], o
     say(f"{case.name}: T = {len(data.y) - 1:,} …")
     result = _fitted(case, data, quick, settings)
     _write(file, result)
+    jax.clear_caches()  # compiled programs of one case are of no use to the next, and there may be dozens
     say(f"{case.name}: {result.facts['seconds']:.0f} s, {result.facts['reason']}")
     return result
 

@@ -74,7 +74,7 @@ SPARSE = Experiment(
             name="nMA pre-trained",
             data=sparse,
             guide=PLAIN,
-            options={"steps": STEPS, "window": 50, "pretrain": 500, "pretrain_at": RESCALED},
+            options={"steps": STEPS, "window": 50, "pretrain": 3_000, "pretrain_at": RESCALED},
         ),
     ),
     claims=(
