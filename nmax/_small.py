@@ -7,6 +7,7 @@ routines would call a library once a lane. Matrices are lists of rows of scalars
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -124,25 +125,27 @@ def inverse_cholesky(a: Matrix) -> Matrix:
     return inverse
 
 
-def semidefinite_cholesky(a: Matrix, rounding: float = ROUNDING) -> Matrix:
+def semidefinite_cholesky(a: Matrix, rounding: float = ROUNDING, *, one_unit: bool = False) -> Matrix:
     """Lower factor of a matrix that may be singular, or indefinite where an approximation went wrong.
 
     A pivot that is not positive, or so small that it may be rounding error alone, makes its column zero, so that the factor
     is that of a nearby semidefinite matrix and of the matrix itself if it is one. Dividing by the root of such a pivot
-    would blow the rounding errors below it up to any size.
+    would blow the rounding errors below it up to any size. Small is meant against its own diagonal entry or, where all
+    components have `one_unit`, against the largest one: an error in one row is then as large as in any other.
     """
     if not isinstance(a, list):
-        return pack(_factor([[a[i, j] for j in range(len(a))] for i in range(len(a))], rounding))
-    return _factor(a, rounding)
+        return pack(_factor([[a[i, j] for j in range(len(a))] for i in range(len(a))], rounding, one_unit))
+    return _factor(a, rounding, one_unit)
 
 
-def _factor(a: list, rounding: float) -> list:
+def _factor(a: list, rounding: float, one_unit: bool) -> list:
     n = len(a)
     zero = a[0][0] * 0.0
+    largest = functools.reduce(jnp.maximum, [a[j][j] for j in range(n)])
     factor = [[zero] * n for _ in range(n)]
     for j in range(n):
         pivot = a[j][j] - sum(factor[j][k] ** 2 for k in range(j))
-        good = pivot > jnp.maximum(rounding * a[j][j], TINY)
+        good = pivot > jnp.maximum(rounding * (largest if one_unit else a[j][j]), TINY)
         root = jnp.sqrt(jnp.where(good, pivot, 1.0))
         factor[j][j] = jnp.where(good, root, 0.0)
         for i in range(j + 1, n):

@@ -1,10 +1,13 @@
 """Switches of the test run: ranks are never promoted in silence, shapes in signatures are checked."""
 
+import itertools
+
 import jax
 import pytest
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+FORGET, FINISHED = 25, itertools.count(1)  # tests after which compiled programs are let go
 
 # Shapes are checked inside the library only: the outer functions must refuse bad input by themselves, as they do for users.
 CHECKED = ["data", "features", "flows", "_first_guess", "_noise", "_objective", "_pretrain"]
@@ -18,6 +21,14 @@ def compile_quickly(request):
     jax.config.update("jax_disable_most_optimizations", quick)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(autouse=True)
+def forget_compiled_programs():
+    """Every so many tests: hundreds of them in one process come up against the system's limit of memory maps."""
+    yield
+    if next(FINISHED) % FORGET == 0:
+        jax.clear_caches()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from nmax.data import Series
 from nmax.lookahead._moments import conditioned, transition_moments
 from nmax.models import AbstractModel, Theta
 
-DIFFERENCES = 1e-5  # relative rounding error of a curvature that is a difference of gradients
+DIFFERENCES = 3e-5  # rounding error of a curvature that is a difference of gradients, against the largest one
 REACH = 3.0**0.5  # of the quadrature points, in standard deviations: exact for polynomials up to the fifth degree an axis
 
 
@@ -213,7 +213,7 @@ def _linearised_step(dynamics: Dynamics, mean: Array, root: Array, row: Rows, fo
     axes = unpack(root)
     slope = transposed(solve_lower_transposed(axes, unpack(slope_along(moved))))
     curvature = times(unpack(slope_along(tilt)), axes)  # of the potential, along the axes of the reference
-    factor = semidefinite_cholesky(scaled(added(curvature, transposed(curvature)), -0.5), DIFFERENCES)
+    factor = semidefinite_cholesky(scaled(added(curvature, transposed(curvature)), -0.5), DIFFERENCES, one_unit=True)
     half = solve_lower_transposed(axes, factor)
     precision = times(half, transposed(half))
     return pack(slope), average(moved), dynamics.move(mean, row, following)[1], pack(precision), average(tilt)
