@@ -38,6 +38,7 @@ def densities(labels: Sequence[str], *cases: str) -> Figure:
             if first.data.truth is not None:
                 axis.axvline(true_theta(first)[k], color="black", linestyle="--", linewidth=1, label="truth")
             axis.set(xlabel=label, yticks=[], xlim=(low, high))
+            axis.locator_params(axis="x", nbins=4)
         axes[0, 0].legend(frameon=False, fontsize=7)
         return figure
 
