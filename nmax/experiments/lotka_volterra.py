@@ -8,6 +8,7 @@ import jax.random as jr
 
 from nmax.experiments import _figures as figures
 from nmax.experiments import _measures as measures
+from nmax.experiments._claims import accurate, faster
 from nmax.experiments._declare import Case, Claim, Data, Experiment
 from nmax.experiments._sources import stored
 from nmax.guides import LookaheadGuide, MovingAverageGuide
@@ -32,13 +33,6 @@ def series(name: str, every: int, quick: bool) -> Data:
 
 
 dense, sparse = functools.partial(series, "lv_dense_s21", 10), functools.partial(series, "lv_sparse_s21", 100)
-ACCURACY = (
-    Claim(text="default guide: |bias| in sd", measure=measures.worst_bias("default"), below=0.2, source="nmax", quick=True),
-    Claim(
-        text="default guide: |sd ratio − 1|", measure=measures.worst_width("default"), below=0.15, source="nmax", quick=True
-    ),
-)
-
 DENSE = Experiment(
     name="lv-dense",
     title="Lotka–Volterra, observed every 10 steps (Section 5.2, figure 3 left)",
@@ -49,13 +43,8 @@ DENSE = Experiment(
     claims=(
         Claim(text="nMA is near the MCMC: |bias| in sd", measure=measures.worst_bias("nMA"), below=0.5),
         Claim(text="nMA in about 10 minutes: seconds", measure=measures.seconds("nMA"), below=600),
-        *ACCURACY,
-        Claim(
-            text="default guide, five times faster than the paper's GPU: seconds",
-            measure=measures.seconds("default"),
-            below=120,
-            source="nmax",
-        ),
+        *accurate("default", quick=True),
+        faster("default", times=5, minutes=10),
     ),
     figures={
         "densities": figures.densities(LABELS, "nMA", "default"),
@@ -82,13 +71,8 @@ SPARSE = Experiment(
             text="consistent with the truth: distance in sd", measure=measures.truth_off("default"), below=3.0, source="nmax"
         ),
         Claim(text="nMA, pre-trained, consistent with the truth", measure=measures.truth_off("nMA pre-trained"), below=3.0),
-        *(Claim(text=c.text, measure=c.measure, below=c.below, source="nmax") for c in ACCURACY),
-        Claim(
-            text="default guide, five times faster than the paper's GPU: seconds",
-            measure=measures.seconds("default"),
-            below=240,
-            source="nmax",
-        ),
+        *accurate("default"),
+        faster("default", times=5, minutes=20),
     ),
     figures={
         "paths": figures.paths("default", 0, "prey $u$", dt=DT),

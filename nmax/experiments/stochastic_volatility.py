@@ -6,6 +6,7 @@ import functools
 
 from nmax.experiments import _figures as figures
 from nmax.experiments import _measures as measures
+from nmax.experiments._claims import accurate, faster
 from nmax.experiments._declare import Case, Claim, Data, Experiment
 from nmax.experiments._sources import stored, treasury_bills
 from nmax.guides import LookaheadGuide, MovingAverageGuide
@@ -40,15 +41,9 @@ def experiment(form: str) -> Experiment:
             ),
         ),
         claims=(
-            Claim(text="default guide: |bias| in sd", measure=measures.worst_bias("default"), below=0.2, source="nmax"),
-            Claim(text="default guide: |sd ratio − 1|", measure=measures.worst_width("default"), below=0.15, source="nmax"),
+            *accurate("default"),
             Claim(text="nMA consistent with the MCMC: |bias| in sd", measure=measures.worst_bias("nMA"), below=0.5),
-            Claim(
-                text="default guide, five times faster than the paper's GPU: seconds",
-                measure=measures.seconds("default"),
-                below=240,
-                source="nmax",
-            ),
+            faster("default", times=5, minutes=20),
         ),
         figures={
             "volatility": figures.paths("default", 1, "$z$", count=50),
