@@ -86,31 +86,34 @@ def window_ratio(
 
 def stretch_ratio(guide: Guide, series: Series, windows: Windows, window: Window, theta: Theta, stretch: Stretch) -> Elbo:
     """The same for a path that is drawn already, from one step before the window on."""
-    model, (x, log_q, ahead, _) = guide.model, stretch
     counted = jnp.arange(windows.width) < window.size
-    row = jnp.clip(window.start + jnp.arange(windows.width), 0, series.length)
-    y, observed, inputs = series.values[row], series.observed[row], series.inputs[row]
-    dynamics = log_prob_of_rows(model.transition_log_prob, x[:-1], x[1:], inputs, theta=theta)
-    data = log_prob_of_rows(model.observation_log_prob, x[1:], y, observed, inputs, theta=theta)
-    first = log_prob_of_rows(
-        model.observation_log_prob,
-        guide.start(theta, series)[None],
-        series.values[:1],
-        series.observed[:1],
-        series.inputs[:1],
-        theta=theta,
-    )[0]
+    terms = step_terms(guide, series, theta, stretch, window.start)
 
     def whole(parts):
         return jnp.sum(jnp.where(counted, parts, 0.0)) * (windows.length / window.size)
 
+    scaled = jax.tree.map(whole, terms)
+    return dataclasses.replace(scaled, theta=jnp.zeros(()), data=scaled.data + start_term(guide, series, theta))
+
+
+def step_terms(guide: Guide, series: Series, theta: Theta, stretch: Stretch, start: Int[Array, ""]) -> Elbo:
+    """The parts of the log-ratio step by step, from `start` on, of a path drawn from one step before it on."""
+    model, (x, log_q, ahead, _) = guide.model, stretch
+    row = jnp.clip(start + jnp.arange(len(x) - 1), 0, series.length)
+    y, observed, inputs = series.values[row], series.observed[row], series.inputs[row]
     return Elbo(
-        theta=jnp.zeros(()),
-        dynamics=whole(dynamics),
-        data=whole(data) + first,
-        entropy=-whole(log_q[1:]),
-        balance=whole(ahead[1:] - ahead[:-1]),
+        theta=jnp.zeros(len(x) - 1),
+        dynamics=log_prob_of_rows(model.transition_log_prob, x[:-1], x[1:], inputs, theta=theta),
+        data=log_prob_of_rows(model.observation_log_prob, x[1:], y, observed, inputs, theta=theta),
+        entropy=-log_q[1:],
+        balance=ahead[1:] - ahead[:-1],
     )
+
+
+def start_term(guide: Guide, series: Series, theta: Theta) -> Float[Array, ""]:
+    """Log p(y_0 | x_0, θ)."""
+    first = guide.start(theta, series)[None], series.values[:1], series.observed[:1], series.inputs[:1]
+    return log_prob_of_rows(guide.model.observation_log_prob, *first, theta=theta)[0]
 
 
 def mirrored_elbo(guide: Guide, series: Series, windows: Windows, window: Window, noise: Float[Array, " noise"]) -> Elbo:

@@ -94,6 +94,7 @@ class Claim:
         above: the least.
         source: who claims it: the paper, or this library.
         quick: whether it must hold of the shortened form as well.
+        full: whether it must hold of the full form.
     """
 
     text: str
@@ -102,6 +103,7 @@ class Claim:
     above: float = float("-inf")
     source: str = "paper"
     quick: bool = False
+    full: bool = True
 
     def __post_init__(self):
         if not (np.isfinite(self.below) or np.isfinite(self.above)):

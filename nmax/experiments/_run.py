@@ -19,6 +19,7 @@ import numpy as np
 import nmax._fit as fitting
 from nmax.experiments._declare import Case, Claim, Data, Experiment, NothingToCompare, Result, Results, Verdict
 from nmax.experiments._figures import pyplot, saved
+from nmax.experiments._measures import CLOSE, seconds_to
 from nmax.guides import Guide
 
 DRAWS, TRACED, PATHS = 20_000, 1_000, 100
@@ -51,14 +52,10 @@ def run(experiment: Experiment, out: Path, *, quick: bool = False, say: Callable
     if not quick:
         pyplot()  # before any work: what draws the figures must be there
     out.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Result] = {}
-    made: dict[Any, Data] = {}
-    for case in experiment.cases:
-        if quick and case.quick is None:
-            continue
-        data = made[case.data] if case.data in made else made.setdefault(case.data, case.data(quick))
-        results[case.name] = _done(case, data, out, quick, say)
-    verdicts = [judged(claim, results) for claim in experiment.claims if claim.quick or not quick]
+    cases = [case for case in experiment.cases if not quick or case.quick is not None]
+    made = {source: source(quick) for source in dict.fromkeys(case.data for case in cases)}  # all, before the first fit
+    results = {case.name: _done(case, made[case.data], out, quick, say) for case in cases}
+    verdicts = [judged(claim, results) for claim in experiment.claims if (claim.quick if quick else claim.full)]
     table = out / "claims.md"
     table.write_text(described(experiment, results, verdicts), encoding="utf-8")
     files = [saved(figure, results, out / f"{name}.png") for name, figure in experiment.figures.items()] if not quick else []
@@ -76,11 +73,19 @@ def judged(claim: Claim, results: Results) -> Verdict:
 
 def described(experiment: Experiment, results: Results, verdicts: list[Verdict]) -> str:
     """The experiment in Markdown: fits, then claims."""
-    lines = [f"# {experiment.title}", "", "| fit | seconds | steps | ELBO, nats |", "|---|---|---|---|"]
+    lines = [
+        f"# {experiment.title}",
+        "",
+        f"| fit | seconds | steps | ELBO, nats | seconds to MMD² ≤ {CLOSE:g} |",
+        "|---|---|---|---|---|",
+    ]
     for name, result in results.items():
-        facts = result.facts
+        facts, needed = result.facts, seconds_to(result, CLOSE)
         elbo = f"{facts['elbo']:.1f} ± {facts['elbo_standard_error']:.1f}"
-        lines.append(f"| {name} | {facts['seconds']:.0f} | {facts['steps']:,} | {elbo} |")
+        there = "" if np.isnan(needed) else f"{needed:.0f}" if np.isfinite(needed) else "never"
+        lines.append(f"| {name} | {facts['seconds']:.0f} | {facts['steps']:,} | {elbo} | {there} |")
+    notes = [f"- {name}: {note}" for name, result in results.items() for note in result.facts.get("notes", ())]
+    lines += ["", *notes] if notes else []
     if experiment.paper_minutes is not None:
         lines += ["", f"The paper: about {experiment.paper_minutes:g} minutes a fit on a Titan XP."]
     lines += ["", "| claim | by | measured | limit | |", "|---|---|---|---|---|"]
@@ -115,11 +120,12 @@ def _settings(case: Case, data: Data, quick: bool) -> dict[str, Any]:
 
     The code of the library is not among it; a result made by another version is told by its `version`.
     """
-    options = {key: repr(value) for key, value in {**case.options, **((case.quick or {}) if quick else {})}.items()}
-    guide = dataclasses.asdict(case.guide)
+    asked = _options(case, quick)
+    guide = asked.pop("guide")
+    options = {key: repr(value) for key, value in asked.items()}
     checksum = hashlib.sha256(np.ascontiguousarray(data.y, np.float64).tobytes()).hexdigest()
     settings = {
-        "guide": {"kind": type(case.guide).__name__, **guide},
+        "guide": {"kind": type(guide).__name__, **dataclasses.asdict(guide)},
         "options": options,
         "seed": case.seed,
         "series": checksum,
@@ -129,6 +135,11 @@ def _settings(case: Case, data: Data, quick: bool) -> dict[str, Any]:
         "kept": (DRAWS, TRACED, PATHS),
     }
     return json.loads(json.dumps(settings, default=repr))
+
+
+def _options(case: Case, quick: bool) -> dict[str, Any]:
+    """Arguments of the fit."""
+    return {"guide": case.guide, **case.options, **((case.quick or {}) if quick else {})}
 
 
 class _Trace:
@@ -150,9 +161,8 @@ class _Trace:
 
 
 def _fitted(case: Case, data: Data, quick: bool, settings: dict[str, Any]) -> Result:
-    options = {**case.options, **((case.quick or {}) if quick else {})}
     trace = _Trace(min(case.every, 100) if quick else case.every)
-    fit = fitting.fit(data.model, data.y, key=jr.key(case.seed), guide=case.guide, progress=False, watch=trace, **options)
+    fit = fitting.fit(data.model, data.y, key=jr.key(case.seed), progress=False, watch=trace, **_options(case, quick))
     if fit.reason.startswith("interrupted"):  # what is not finished is not kept as if it were
         raise KeyboardInterrupt
     theta = {name: jnp.asarray(value) for name, value in fit.theta(DRAWS, key=jr.key(1)).items()}
@@ -170,7 +180,9 @@ def _fitted(case: Case, data: Data, quick: bool, settings: dict[str, Any]) -> Re
         "settings": settings,
     }
     traced = (np.array(trace.steps), np.array(trace.seconds), np.array(trace.draws).reshape(-1, TRACED, draws.shape[1]))
-    return Result(data, draws, fit.path(PATHS, start=start, stop=stop, key=jr.key(3)), start, *traced, facts)
+    states = (start, start + 1) if quick else (start, stop)  # no figures are drawn of the shortened form
+    paths = fit.path(2 if quick else PATHS, start=states[0], stop=states[1], key=jr.key(3))
+    return Result(data, draws, paths, start, *traced, facts)
 
 
 def _write(file: Path, result: Result) -> None:

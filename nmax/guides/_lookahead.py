@@ -42,6 +42,7 @@ class LookaheadSampler(Guide):
         known: the reference of every step 0..T at some θ, from which those of others near it are found in an iteration or
             two; only for a series that is one window.
         warm: whether `known` is to be used.
+        frozen: whether `known` is the reference whatever θ is: less near to each, but had for nothing.
     """
 
     layers: Chain
@@ -55,6 +56,7 @@ class LookaheadSampler(Guide):
     iterations: Int[Array, ""]
     known: Reference | None = None
     warm: Bool[Array, ""] = dataclasses.field(default_factory=lambda: jnp.array(False))
+    frozen: bool = eqx.field(static=True, default=False)
 
     @property
     def reach(self) -> Reach:
@@ -112,6 +114,11 @@ class LookaheadSampler(Guide):
         dynamics = Dynamics(jax.lax.stop_gradient(theta), self.model, self.drawn)
         index = number * self.block - self.buffer + jnp.arange(self.block + 2 * self.buffer + 1, dtype=jnp.int32)
         rows = rows_of(self.model, series, index)
+        if self.frozen and self.known is not None:
+            at = jnp.clip(index[:-1], 0, series.length)
+            kept = jax.lax.stop_gradient(jax.tree.map(lambda a: a[at], self.known))
+            mean = jnp.where((index[:-1] <= 0)[:, None], dynamics.start[None], kept.mean)
+            return rows, dataclasses.replace(kept, mean=jax.lax.stop_gradient(mean))
         guess = first_guess(self.model, series, dynamics.theta, index[:-1])[:, jnp.array(self.drawn)]
         guess = jnp.where((index[:-1] <= 0)[:, None], dynamics.start[None], guess)
         spread = jax.lax.stop_gradient(self.spread)
