@@ -28,7 +28,9 @@ MILLION = Experiment(
     name="fhn",
     title="FitzHugh–Nagumo, a million steps, one component unobserved (Section 5.3, figure 4)",
     cases=(
-        Case(name="default", data=series, guide=LookaheadGuide(), quick={}, stretch=STRETCH),
+        Case(
+            name="default", data=series, guide=LookaheadGuide(), quick={"guide": LookaheadGuide(layers=0)}, stretch=STRETCH
+        ),
         Case(
             name="nMA",
             data=series,

@@ -131,7 +131,7 @@ HUDSON_BAY = Experiment(
     title="Hares and lynxes of Hudson Bay, 1900 to 1920 (beyond the paper)",
     cases=(
         Case(name="default", data=pelts, guide=LookaheadGuide(), stretch=(0, 201)),
-        Case(name="nMA", data=pelts, guide=PLAIN, options=SLOW, quick={"steps": 1_200}, stretch=(0, 201)),
+        Case(name="nMA", data=pelts, guide=PLAIN, options=SLOW, stretch=(0, 201)),
     ),
     claims=(
         Claim(
@@ -152,14 +152,6 @@ HUDSON_BAY = Experiment(
             below=0.2,
             source="nmax",
         ),
-        Claim(
-            text="nMA in few steps is near the deterministic model: log rates off by",
-            measure=lambda results: float(np.abs(_rates(results["nMA"]) - np.log(list(DETERMINISTIC.values()))).max()),
-            below=0.5,
-            source="nmax",
-            quick=True,
-            full=False,
-        ),
     ),
     figures={
         "hares": figures.paths("default", 0, "hares, thousands", dt=1 / STEPS_A_YEAR),
@@ -171,7 +163,6 @@ HUDSON_BAY = Experiment(
 )
 
 
-SHORT = 501
 MORE_THAN_TWO = dist.transforms.AffineTransform(2.0, 1.0, domain=constraints.positive)  # below, there is no variance
 
 
@@ -194,7 +185,8 @@ def heavy_tailed_volatility() -> StateSpaceModel:
 
 
 def index_returns(quick: bool) -> Data:
-    """Daily returns of the S&P 500 that the package `arch` ships, in per cent; the first two years in the shortened form."""
+    """Daily returns of the S&P 500 that the package `arch` ships, in per cent."""
+    del quick
     try:
         from arch.data import sp500  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -202,8 +194,7 @@ def index_returns(quick: bool) -> Data:
             "The index returns come with the package arch; `pip install nmax[experiments]` brings it."
         ) from error
     prices = np.asarray(sp500.load()["Adj Close"], float)
-    returns = 100 * np.diff(np.log(prices))[:, None]
-    return Data(heavy_tailed_volatility(), returns[:SHORT] if quick else returns)
+    return Data(heavy_tailed_volatility(), 100 * np.diff(np.log(prices))[:, None])
 
 
 def _least_persistence(case: str) -> measures.Measure:
@@ -221,7 +212,6 @@ EQUITY_INDEX = Experiment(
             data=index_returns,
             guide=PLAIN,
             options=PLAIN_OPTIONS,
-            quick={"steps": 1_000},
             stretch=(0, 5_030),
         ),
     ),
@@ -237,14 +227,6 @@ EQUITY_INDEX = Experiment(
             measure=measures.elbo_gain("default", "nMA"),
             above=0.0,
             source="nmax",
-        ),
-        Claim(
-            text="nMA in few steps sees that volatility persists: 5 % quantile of its coefficient",
-            measure=_least_persistence("nMA"),
-            above=0.7,
-            source="nmax",
-            quick=True,
-            full=False,
         ),
         Claim(text="the default fit's clock: seconds", measure=measures.seconds("default"), below=300, source="nmax"),
     ),

@@ -15,7 +15,7 @@ from nmax.models import stochastic_volatility
 
 LABELS = (r"$\theta_1$", r"$\theta_2$", r"$\log\theta_3$", r"$\log\theta_4$")
 SHORT = 201
-SHORT_ELBO = {"paper": 0.2, "code": 0.15}
+SHORT_ELBO = 0.25  # nats a week; before training it is below -2
 SLOW = Optimiser(rate=2e-3, theta_rate=1e-2)  # at full rates training diverges on so short a series
 SMALL = MovingAverageGuide(layers=1, length=10)
 FORMS = {"paper": 1.0, "code": 2.0}  # the power of the rate in its variance: as printed, and as in the authors' code
@@ -43,7 +43,7 @@ def experiment(form: str) -> Experiment:
                 data=data,
                 guide=MovingAverageGuide(layers=3, length=20),
                 options={"steps": 20_000, "window": 50},
-                quick={"guide": SMALL, "steps": 600, "draws": 6, "optimiser": SLOW},
+                quick={"guide": SMALL, "steps": 1_000, "draws": 6, "optimiser": SLOW} if form == "paper" else None,
                 stretch=(0, 1_509),
             ),
         ),
@@ -54,7 +54,7 @@ def experiment(form: str) -> Experiment:
             Claim(
                 text=f"nMA on {SHORT - 1} weeks in few steps: ELBO a week",
                 measure=measures.elbo_a_step("nMA"),
-                above=SHORT_ELBO[form],
+                above=SHORT_ELBO,
                 source="nmax",
                 quick=True,
                 full=False,
