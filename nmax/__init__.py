@@ -8,11 +8,13 @@ from nmax import features as features
 from nmax import flows as flows
 from nmax import models as models
 from nmax import reference as reference
+from nmax._draws import Draws as Draws
 from nmax._fit import fit as fit
 from nmax._objective import Elbo as Elbo
 from nmax._optimiser import Optimiser as Optimiser
 from nmax._posterior import Estimate as Estimate
 from nmax._posterior import Posterior as Posterior
+from nmax._sample import sample as sample
 from nmax._summary import Summary as Summary
 from nmax._train import Converged as Converged
 from nmax._train import DivergedError as DivergedError

@@ -36,12 +36,7 @@ class Summary:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        width = max(len("parameter"), *(len(label) for label in self.parameters))
-        columns = ("mean", "sd", "5%", "50%", "95%")
-        lines = [f"{'parameter':<{width}}" + "".join(f"{c:>12}" for c in columns)]
-        lines += [
-            f"{label:<{width}}" + "".join(f"{row[c]:>12.5g}" for c in columns) for label, row in self.parameters.items()
-        ]
+        lines = table(self.parameters)
         lines += [
             "",
             f"ELBO {self.elbo:,.2f} ± {self.elbo_standard_error:.2f} nats, T = {self.length:,}",
@@ -54,19 +49,31 @@ class Summary:
     __repr__ = __str__
 
 
+def table(parameters: dict[str, dict[str, float]]) -> list[str]:
+    """Lines of a table with a row a label and a column a figure."""
+    width = max(len("parameter"), *(len(label) for label in parameters))
+    columns = list(next(iter(parameters.values())))
+    lines = [f"{'parameter':<{width}}" + "".join(f"{c:>12}" for c in columns)]
+    return lines + [f"{label:<{width}}" + "".join(f"{row[c]:>12.5g}" for c in columns) for label, row in parameters.items()]
+
+
 def summarise(theta: dict[str, np.ndarray], **facts) -> Summary:
     """Summarise draws with the draw axis first."""
-    table = {}
+    return Summary({label: figures(draws) for label, draws in entries(theta).items()}, **facts)
+
+
+def entries(theta: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Draws of every single number: entries of a vector have labels such as `beta[2]`."""
+    out = {}
     for name, draws in theta.items():
         flat = np.asarray(draws, np.float64).reshape(len(draws), -1)
         for k, index in enumerate(np.ndindex(draws.shape[1:])):
-            label = f"{name}[{','.join(map(str, index))}]" if index else name
-            low, middle, high = np.quantile(flat[:, k], QUANTILES)
-            table[label] = {
-                "mean": float(flat[:, k].mean()),
-                "sd": float(flat[:, k].std(ddof=1)),
-                "5%": float(low),
-                "50%": float(middle),
-                "95%": float(high),
-            }
-    return Summary(table, **facts)
+            out[f"{name}[{','.join(map(str, index))}]" if index else name] = flat[:, k]
+    return out
+
+
+def figures(draws: np.ndarray) -> dict[str, float]:
+    """Mean, standard deviation and quantiles of one number."""
+    low, middle, high = np.quantile(draws, QUANTILES)
+    spread = {"5%": float(low), "50%": float(middle), "95%": float(high)}
+    return {"mean": float(draws.mean()), "sd": float(draws.std(ddof=1)), **spread}

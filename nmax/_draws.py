@@ -1,0 +1,134 @@
+"""`Draws`: the exact posterior as chains have sampled it, with the interface of a fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from nmax._chains import Record
+from nmax._check import check_count, check_key
+from nmax._diagnostics import Mixing, mixing
+from nmax._summary import entries, figures, table
+from nmax.data import Series
+from nmax.models import AbstractModel
+
+RHAT, LEAST = 1.01, 400  # what R-hat may be and how many effective draws there should be
+
+
+@dataclasses.dataclass(frozen=True)
+class ChainSummary:
+    """Posterior mean, standard deviation and quantiles by parameter, and how well the chains have mixed.
+
+    Attributes:
+        parameters: label -> {"mean", "sd", "5%", "50%", "95%", "R-hat", "ESS bulk", "ESS tail"}.
+        notes: how the sampling went, and what speaks against relying on it.
+    """
+
+    parameters: dict[str, dict[str, float]]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([*table(self.parameters), "", *self.notes])
+
+    __repr__ = __str__
+
+
+class Draws:
+    """Draws of θ and of the path from the exact joint posterior.
+
+    Attributes:
+        model: the model.
+        series: the data.
+        record: every draw: θ unconstrained, the path, acceptance rates, gradients, divergences, energies.
+        seconds: wall clock, with that of the fit if one was made.
+        mixing: label of a parameter -> R-hat, bulk and tail effective sample size.
+    """
+
+    def __init__(self, model: AbstractModel, series: Series, record: Record, seconds: float):
+        self.model, self.series, self.record, self.seconds = model, series, record, seconds
+        chains = record.theta.shape[1]
+        self.mixing: dict[str, Mixing] = {
+            label: mixing(draws.reshape(-1, chains).T) for label, draws in entries(self.theta()).items()
+        }
+
+    @property
+    def count(self) -> int:
+        """Draws of all chains together."""
+        return self.record.theta.shape[0] * self.record.theta.shape[1]
+
+    @property
+    def divergences(self) -> int:
+        """Trajectories that left the road; more than a few make the draws suspect."""
+        return int(np.sum(self.record.divergent))
+
+    def theta(self, draws: int | None = None, *, key: PRNGKeyArray | None = None) -> dict[str, np.ndarray]:
+        """Draws of the parameters on the user's own scale: all of them in their order, or some picked at random."""
+        flat = np.asarray(self.record.theta).reshape(self.count, -1)[self._picked(draws, key)]
+        theta = jax.vmap(self.model.parameters.constrain)(jnp.asarray(flat))
+        return {name: np.asarray(theta[name]) for name in self.model.parameters.distributions}
+
+    def path(
+        self, draws: int | None = None, *, start: int = 0, stop: int | None = None, key: PRNGKeyArray | None = None
+    ) -> Float[np.ndarray, "draw time state"]:
+        """Draws of states `start, ..., stop - 1`, joint with those of `theta` with the same key."""
+        stop = self.series.length + 1 if stop is None else stop
+        if not 0 <= start < stop <= self.series.length + 1:
+            raise ValueError(
+                f"`start` and `stop` must satisfy 0 <= start < stop <= {self.series.length + 1}, the number of rows of y; "
+                f"got start={start}, stop={stop}."
+            )
+        x = np.asarray(self.record.x)
+        return x.reshape(self.count, *x.shape[2:])[self._picked(draws, key), start:stop]
+
+    def path_in_chunks(
+        self, draws: int | None = None, *, chunk: int = 8_192, key: PRNGKeyArray | None = None
+    ) -> Iterator[tuple[int, Float[np.ndarray, "draw time state"]]]:
+        """The whole path as (first index, stretch) pairs."""
+        for start in range(0, self.series.length + 1, check_count("chunk", chunk)):
+            yield start, self.path(draws, start=start, stop=min(start + chunk, self.series.length + 1), key=key)
+
+    def summary(self) -> ChainSummary:
+        """A table of the parameters' posterior with R-hat and effective sample sizes, which prints itself."""
+        rows = {
+            label: {**figures(draws), "R-hat": one.rhat, "ESS bulk": one.bulk, "ESS tail": one.tail}
+            for (label, draws), one in zip(entries(self.theta()).items(), self.mixing.values(), strict=True)
+        }
+        line = (
+            f"{self.count:,} draws from {self.record.theta.shape[1]} chains in {self.seconds:.1f} s, T = "
+            f"{self.series.length:,}; {np.mean(self.record.gradients):.0f} gradients a draw, acceptance "
+            f"{np.mean(self.record.acceptance):.2f}, {self.divergences} divergences"
+        )
+        return ChainSummary(rows, (line, *self.warnings()))
+
+    def warnings(self) -> tuple[str, ...]:
+        """What speaks against relying on these draws, in sentences; empty if nothing does."""
+        lines = []
+        worst = max(self.mixing, key=lambda name: np.nan_to_num(self.mixing[name].rhat, nan=np.inf))
+        if not self.mixing[worst].rhat <= RHAT:
+            lines.append(f"R-hat of {worst} is {self.mixing[worst].rhat:.3f}, above {RHAT}: draw more, or look for rivals")
+        few = min(self.mixing, key=lambda name: np.nan_to_num(min(self.mixing[name][1:]), nan=0.0))
+        if not min(self.mixing[few][1:]) >= LEAST:
+            lines.append(f"{few} has {min(self.mixing[few][1:]):.0f} effective draws, below {LEAST}: draw more")
+        if self.divergences:
+            share = self.divergences / self.count
+            lines.append(f"{self.divergences} trajectories diverged ({share:.1%}): raise `target`, to 0.95 say")
+        return tuple(lines)
+
+    def _picked(self, draws: int | None, key: PRNGKeyArray | None) -> np.ndarray:
+        if draws is None:
+            return np.arange(self.count)
+        if key is None:
+            raise TypeError(
+                "A number of draws needs a key to pick them with: pass `key=jax.random.key(0)`, say, or neither."
+            )
+        check_count("draws", draws)
+        return np.asarray(jr.choice(check_key(key), self.count, (draws,), replace=draws > self.count))
+
+    def __repr__(self) -> str:
+        return f"Draws({self.count} draws; T = {self.series.length}; {self.seconds:.0f} s)"
