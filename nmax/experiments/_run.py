@@ -63,12 +63,12 @@ def run(experiment: Experiment, out: Path, *, quick: bool = False, say: Callable
 
 
 def judged(claim: Claim, results: Results) -> Verdict:
-    """A claim held against the results; one that there is nothing to compare with for is left open."""
+    """A claim held against the results: no infinite figure holds, and where there is nothing to compare with it is open."""
     try:
         value = claim.measure(results)
     except NothingToCompare:
         return Verdict(claim, float("nan"), None)
-    return Verdict(claim, value, bool(claim.above <= value <= claim.below))
+    return Verdict(claim, value, bool(np.isfinite(value) and claim.above <= value <= claim.below))
 
 
 def described(experiment: Experiment, results: Results, verdicts: list[Verdict]) -> str:
