@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from nmax._noise_density import NoiseDensity, Position
+from nmax._noise_density import NoiseDensity, Position, strong
+from nmax.flows import AffineHead
 
 CHUNK = 25  # draws of each chain in one call
-FIRST_STEP = 1.7  # first step size, in units of the fourth root of 1 / dimension, which suits a standard normal density
+FIRST_STEP, LONGEST_STEP = 0.5, 1.1  # angles of a step: the first, and the most
+HALF, WHOLE = 1.03 * math.pi, 1.9 * math.pi  # between these a trajectory is seen to turn back
 DEEPEST = 8  # doublings of a trajectory at the most
 
 
@@ -59,39 +62,117 @@ def begun(density: NoiseDensity, chains: int, key: PRNGKeyArray) -> ChainState:
     e_key, z_key, key = jr.split(key, 3)
     position = Position(jr.normal(e_key, (chains, size)), jr.normal(z_key, (chains, *shape)))
     states = jax.vmap(lambda one: blackjax.nuts.init(one, density))(position)
-    first = FIRST_STEP * (size + shape[0] * shape[1]) ** -0.25
     init, _, _ = dual_averaging(0.8)
-    return ChainState(states, init(first), key)
+    return strong(ChainState(states, jax.tree.map(jnp.asarray, init(FIRST_STEP)), key))
 
 
 @eqx.filter_jit
 def go_on(
-    density: NoiseDensity, state: ChainState, warm: Bool[Array, ""], target: Float[Array, ""]
+    density: NoiseDensity, state: ChainState, warm: Bool[Array, ""], target: Float[Array, ""], count: Int[Array, ""]
 ) -> tuple[ChainState, Record]:
-    """`CHUNK` more draws of every chain; while `warm`, the step size is adapted to the acceptance rate `target`.
+    """At most `CHUNK` more draws of every chain; while `warm`, the step is adapted to the acceptance rate `target`.
 
-    The metric is the identity, since the guide has made the target nearly standard normal.
+    The metric is the identity, since the guide has made the target nearly standard normal. `count` may vary without
+    compiling anew; rows of the record beyond it are zero.
     """
     blackjax, dual_averaging = _sampler()
-    kernel = blackjax.nuts.build_kernel()
+    kernel = blackjax.nuts.build_kernel(integrator=rotation)
     size, shape = density.shape
     metric = jnp.ones(size + shape[0] * shape[1])
     _, update, final = dual_averaging(target)
-
-    def one(carry, key):
-        chains, adaptation = carry
-        step = jnp.where(warm, jnp.exp(adaptation.log_step_size), final(adaptation))
-        keys = jr.split(key, chains.logdensity.shape[0])
-        chains, info = jax.vmap(lambda k, s: kernel(k, s, density, step, metric, DEEPEST))(keys, chains)
-        adapted = update(adaptation, jnp.mean(info.acceptance_rate))
-        adaptation = jax.tree.map(lambda new, old: jnp.where(warm, new, old), adapted, adaptation)
-        theta, x = jax.vmap(density.states)(chains.position)
-        gradients = info.num_integration_steps.astype(jnp.float32)
-        return (chains, adaptation), Record(theta, x, info.acceptance_rate, gradients, info.is_divergent, info.energy)
-
     key, own = jr.split(state.key)
-    (chains, adaptation), record = jax.lax.scan(one, (state.chains, state.adaptation), jr.split(own, CHUNK))
-    return ChainState(chains, adaptation, key), record
+    chains = state.chains.logdensity.shape[0]
+
+    def one(k, carry):
+        states, adaptation, record = carry
+        step = whole_turns(jnp.where(warm, jnp.exp(adaptation.log_step_size), final(adaptation)))
+        keys = jr.split(jr.fold_in(own, k), chains)
+        states, info = jax.vmap(lambda key, at: kernel(key, at, density, step, metric, DEEPEST))(keys, states)
+        adapted = _capped(update(adaptation, jnp.mean(info.acceptance_rate)))
+        adaptation = jax.tree.map(lambda new, old: jnp.where(warm, new, old), adapted, adaptation)
+        theta, x = jax.vmap(density.states)(states.position)
+        gradients = info.num_integration_steps.astype(jnp.float32)
+        row = Record(theta, x, info.acceptance_rate, gradients, info.is_divergent, info.energy)
+        return states, adaptation, jax.tree.map(lambda rows, new: rows.at[k].set(new), record, row)
+
+    blank = Record(
+        jnp.zeros((CHUNK, chains, size)),
+        jnp.zeros((CHUNK, chains, shape[0] + 1, density.guide.model.state_size)),
+        *(jnp.zeros((CHUNK, chains)) for _ in range(2)),
+        jnp.zeros((CHUNK, chains), bool),
+        jnp.zeros((CHUNK, chains)),
+    )
+    states, adaptation, record = jax.lax.fori_loop(0, count, one, (state.chains, state.adaptation, blank))
+    return strong(ChainState(states, adaptation, key)), record
+
+
+def _capped(adaptation: Any) -> Any:
+    """Steps beyond the longest are not taken, so their size must not run away."""
+    most = jnp.log(LONGEST_STEP)
+    sizes = {name: jnp.minimum(getattr(adaptation, name), most) for name in ("log_step_size", "log_step_size_avg")}
+    return adaptation._replace(**sizes)
+
+
+@eqx.filter_jit
+def reshaped(
+    density: NoiseDensity, state: ChainState, loc: Float[Array, " param"], matrix: Float[Array, "param param"]
+) -> tuple[NoiseDensity, ChainState]:
+    r"""The same chains at the same $(\theta, x)$, in the noise of a guide whose Gaussian q(θ) is $m + Le$.
+
+    Affine maps of $e$ change the log density by a constant and its gradient by a linear map. For a guide whose q(θ) is
+    its affine head alone, and whose path asks for θ only.
+    """
+    old = density.guide.theta_flow.head
+    guide = eqx.tree_at(lambda g: g.theta_flow.head, density.guide, AffineHead(loc, matrix))
+    solve = jax.scipy.linalg.solve_triangular
+    at, slope = state.chains.position, state.chains.logdensity_grad
+    flat = old.loc[:, None] + old.matrix @ at.e.T
+    e = solve(matrix, flat - loc[:, None], lower=True).T
+    pulled = (matrix.T @ solve(old.matrix.T, slope.e.T, lower=False)).T
+    change = jnp.sum(jnp.log(jnp.diagonal(matrix))) - jnp.sum(jnp.log(jnp.diagonal(old.matrix)))
+    chains = state.chains._replace(
+        position=at._replace(e=e),
+        logdensity=state.chains.logdensity + change,
+        logdensity_grad=slope._replace(e=pulled),
+    )
+    return strong((eqx.tree_at(lambda d: d.guide, density, guide), ChainState(chains, state.adaptation, state.key)))
+
+
+def rotation(density: NoiseDensity, kinetic_energy: Any) -> Any:
+    r"""An integrator for a density that is nearly standard normal: that part of the motion is done exactly.
+
+    With $\ell$ the log density, the energy $-\ell(q) + \tfrac12 |p|^2$ is $\tfrac12 |q|^2 + \tfrac12 |p|^2$ plus a
+    rest that is small where the guide is good. A step of angle ε: half a kick $p \mathrel{+}= \tfrac\epsilon2
+    (\nabla\ell(q) + q)$, a turn of $(q, p)$ by ε, half a kick. Its error is that of the rest alone, whatever the
+    dimension, where the leapfrog's step shrinks with the fourth root of it. Symplectic and reversible.
+    """
+    del kinetic_energy  # that of the identity metric
+    value_and_gradient = jax.value_and_grad(density)
+
+    def one_step(state, angle):
+        q, p, _, slope = state
+        cos, sin = jnp.cos(angle), jnp.sin(angle)
+
+        def kick(p, q, slope):
+            return jax.tree.map(lambda p, q, g: p + 0.5 * angle * (g + q), p, q, slope)
+
+        p = kick(p, q, slope)
+        q, p = jax.tree.map(lambda q, p: cos * q + sin * p, q, p), jax.tree.map(lambda q, p: cos * p - sin * q, q, p)
+        value, slope = value_and_gradient(q)
+        return type(state)(q, kick(p, q, slope), value, slope)
+
+    return one_step
+
+
+def whole_turns(angle: Float[Array, ""]) -> Float[Array, ""]:
+    r"""A step no longer than `LONGEST_STEP` whose trajectories are seen to turn.
+
+    NUTS looks after $2^k - 1$ steps whether the trajectory turns back, which it does between half a turn and a whole one: a
+    step that leads from less than half a turn at one look past a whole one at the next would go round in circles.
+    """
+    angle = jnp.minimum(angle, LONGEST_STEP)
+    looks = jnp.ceil(jnp.log2(HALF / angle + 1.0))
+    return jnp.minimum(angle, WHOLE / (2.0**looks - 1.0))
 
 
 @eqx.filter_jit

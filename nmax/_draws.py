@@ -46,12 +46,15 @@ class Draws:
         model: the model.
         series: the data.
         record: every draw: θ unconstrained, the path, acceptance rates, gradients, divergences, energies.
-        seconds: wall clock, with that of the fit if one was made.
+        seconds: wall clock, with that of finding the mode if no fit was given.
+        notes: rival modes that the chains do not visit, in sentences.
         mixing: label of a parameter -> R-hat, bulk and tail effective sample size.
     """
 
-    def __init__(self, model: AbstractModel, series: Series, record: Record, seconds: float):
-        self.model, self.series, self.record, self.seconds = model, series, record, seconds
+    def __init__(
+        self, model: AbstractModel, series: Series, record: Record, seconds: float, notes: tuple[str, ...] = ()
+    ):
+        self.model, self.series, self.record, self.seconds, self.notes = model, series, record, seconds, notes
         chains = record.theta.shape[1]
         self.mixing: dict[str, Mixing] = {
             label: mixing(draws.reshape(-1, chains).T) for label, draws in entries(self.theta()).items()
@@ -104,7 +107,7 @@ class Draws:
             f"{self.series.length:,}; {np.mean(self.record.gradients):.0f} gradients a draw, acceptance "
             f"{np.mean(self.record.acceptance):.2f}, {self.divergences} divergences"
         )
-        return ChainSummary(rows, (line, *self.warnings()))
+        return ChainSummary(rows, (line, *self.warnings(), *self.notes))
 
     def warnings(self) -> tuple[str, ...]:
         """What speaks against relying on these draws, in sentences; empty if nothing does."""

@@ -5,31 +5,25 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from nmax._find import CUT_NATS, find
 from nmax._natural import MANY, bound, settle
 from nmax._progress import Meter
 from nmax._scores import Scores
-from nmax._start import Mode, PriorDensity, modes, newton, sharpened
+from nmax._start import Mode, PriorDensity, newton, sharpened
 from nmax._train import History
 from nmax.data import Series, Windows
 from nmax.flows import ThetaFlow
 from nmax.guides import LookaheadGuide, LookaheadSampler
-from nmax.lookahead import Dynamics, around, linearised, look_ahead, memory
 from nmax.models import AbstractModel
 
-WHOLE = 2_048  # series up to this many steps are one window
 SETTLE = 60  # calls of the scores in which q(θ) settles
 CALLS_A_PARAMETER = 24  # at least, where draws are weighted
 CHEAP, MOST_EFFORT = 1_500, 3.0  # steps of a window below which there are more calls, and how many times as many at the most
-LONG = 20_000  # steps from which a window has four blocks instead of two
-CUT_NATS = 0.05  # what cutting the series into blocks may cost in all
-STRETCHES = 12  # where the path's memory is looked at
 SHORTFALL_WINDOWS, SHORTFALL_DRAWS = 12, 8
 SHORTFALL = 5.0  # nats below which the Gaussian look-ahead is good enough
 LAYERS = 2
@@ -74,36 +68,22 @@ def locate(
     key: PRNGKeyArray,
 ) -> Located:
     """Find the modes, choose buffers and layers, and settle q(θ)."""
-    meter.phase("compile, then climb from several starts")
     build_key, mode_key, gap_key, settle_key = jr.split(key, 4)
-    guide = settings.build(model, series, key=build_key, theta=centre)
-    guide = settings.with_layers(guide, 0, series, key=build_key)
-    windows = partition(guide, series, width)
-    if windows.count == 1:
-        guide = dataclasses.replace(guide, known=around(jnp.zeros((series.length + 1, len(guide.drawn))), guide.spread))
-    scores = Scores(guide, series, windows)
-    found = modes(scores, np.asarray(centre, np.float64), settings.starts, key=mode_key)
-    needed = forgetting(guide, series, found[0]) if guide.block <= series.length else 0
-    if needed > guide.buffer and settings.buffer is None:
-        block, buffer = settings.extent(series, needed)
-        guide = dataclasses.replace(guide, block=block, buffer=buffer)
-        scores = Scores(guide, series, partition(guide, series, width))
-        prior = PriorDensity(model.parameters)
-        found = [newton(scores, prior, mode.theta, 2, key=mode_key) for mode in found]
+    found = find(settings, model, series, centre, width=width, meter=meter, build_key=build_key, key=mode_key)
+    scores, modes, needed = found.scores, list(found.modes), found.needed
+    guide = scores.guide
     meter.phase("settle q(θ)")
-    scores = scores.around(found[0].theta, key=mode_key)
-    gap = shortfall(scores, found[0], key=gap_key)
+    gap = shortfall(scores, modes[0], key=gap_key)
     many, falls_short = scores.windows.count >= MANY, gap > SHORTFALL
     weighted = settings.weighted or _weighted(gap, many)
     if weighted > 1 and many:
-        best = sharpened(scores, PriorDensity(model.parameters), found[0], weighted, key=mode_key)
-        found = [best, *found[1:]]
+        modes[0] = sharpened(scores, PriorDensity(model.parameters), modes[0], weighted, key=mode_key)
     calls = SETTLE if many or weighted == 1 else _calls(guide.theta_flow.size, scores.windows)
-    best, found = settled_modes(scores, found, calls, weighted, key=settle_key)
+    best, settled = settled_modes(scores, modes, calls, weighted, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(best.scores.guide, layers, series, key=build_key)
     guide = dataclasses.replace(guide, theta_flow=best.flow, own=guide.block > series.length or scores.windows.count == 1)
-    return Located(guide, scores.windows, found, gap, needed, weighted, best.history, best.refused)
+    return Located(guide, scores.windows, settled, gap, needed, weighted, best.history, best.refused)
 
 
 class Settled(NamedTuple):
@@ -164,45 +144,9 @@ def relocate(
     return dataclasses.replace(guide, theta_flow=settled.flow)
 
 
-def partition(guide: LookaheadSampler, series: Series, width: int | None) -> Windows:
-    """Windows of whole blocks, or the whole series if it is short, unless a width is given."""
-    if width is None:
-        width = series.length if series.length <= WHOLE else guide.block * (4 if series.length >= LONG else 2)
-    return Windows(series.length, min(width, series.length))
-
-
 def training_windows(guide: LookaheadSampler, series: Series, windows: Windows) -> Windows:
     """What neural layers are trained on: at most two blocks a window."""
     return Windows(series.length, min(windows.width, 2 * guide.block))
-
-
-def forgetting(guide: LookaheadSampler, series: Series, mode: Mode) -> int:
-    r"""Steps after which the path has forgotten where it was, for all that it matters.
-
-    A block begun $\epsilon$ standard deviations off costs about $\epsilon^2/2$ nats, and there are $T / b$ blocks: the
-    first lag from which on the memory stays below the ε that costs `CUT_NATS` in all.
-    """
-    lags = min((guide.block + 2 * guide.buffer) // 2, series.length)
-    tolerance = np.sqrt(2.0 * CUT_NATS * guide.block / series.length)
-    last = max(series.length // guide.block - 1, 0)
-    numbers = np.unique(np.linspace(min(1, last), last, STRETCHES).astype(np.int64))
-    left = np.asarray(_memory(guide, series, jnp.asarray(mode.theta, jnp.float32), jnp.asarray(numbers, jnp.int32), lags))
-    typical = np.nan_to_num(np.sqrt(np.mean(left**2, axis=0)), nan=np.inf)
-    above = np.flatnonzero(typical > tolerance)
-    return int(above[-1]) + 2 if len(above) else 1
-
-
-@eqx.filter_jit
-def _memory(guide: LookaheadSampler, series: Series, flat: Array, numbers: Array, lags: int) -> Float[Array, "block lags"]:
-    theta = guide.model.parameters.constrain(flat)
-    dynamics = Dynamics(theta, guide.model, guide.drawn)
-
-    def one(number):
-        rows, reference = guide.reference(theta, series, number)
-        linear = linearised(dynamics, reference, rows, guide.first(dynamics, rows.index[0]))
-        return memory(linear, look_ahead(linear), reference, lags // 2, lags)
-
-    return jax.vmap(one)(numbers)
 
 
 def shortfall(scores: Scores, mode: Mode, *, key: PRNGKeyArray) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -75,9 +75,23 @@ class NoiseDensity(eqx.Module):
         return self.guide.theta_flow.size, (self.series.length, len(self.guide.drawn))
 
 
-@eqx.filter_jit
 def noise_density(guide: Guide, series: Series) -> NoiseDensity:
     """The density for a guide; one that looks ahead does so around the path at the centre of q(θ), whatever θ is."""
+    return _noise_density(strong(guide), series)
+
+
+def strong(tree: Any) -> Any:
+    """The same arrays without weak types, which would make compiled functions compile again."""
+
+    def one(leaf):
+        number = eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.number)
+        return jnp.asarray(leaf, leaf.dtype) if number else leaf
+
+    return jax.tree.map(one, tree)
+
+
+@eqx.filter_jit
+def _noise_density(guide: Guide, series: Series) -> NoiseDensity:
     zero = jnp.zeros(())
     bare = NoiseDensity(guide, series, (zero, jnp.zeros(series.length)))
     size, shape = bare.shape
@@ -85,7 +99,7 @@ def noise_density(guide: Guide, series: Series) -> NoiseDensity:
     if isinstance(guide, LookaheadSampler):
         reference = bare.ratios(centre)[3].reference
         known = jax.tree.map(lambda a: a[: series.length + 1], reference)
-        guide = dataclasses.replace(guide, known=known, warm=jnp.array(True), frozen=True)
+        guide = dataclasses.replace(guide, known=known, warm=jnp.array(True), frozen=True, own=True)
         bare = NoiseDensity(guide, series, bare.level)
     own, steps, _, _ = bare.ratios(centre)
-    return NoiseDensity(guide, series, (own, steps))
+    return strong(NoiseDensity(guide, series, (own, steps)))

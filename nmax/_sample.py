@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -15,19 +14,23 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from nmax._chains import CHUNK, ChainState, Record, begun, go_on, gradient
+from nmax._chain_file import ChainFile
+from nmax._chains import CHUNK, ChainState, Record, begun, go_on, gradient, reshaped
 from nmax._check import check_count, check_key, names_its_options
 from nmax._draws import Draws
-from nmax._fit import fit as fit_guide
+from nmax._laplace import laplace, unplaced
+from nmax._locate import rivals
 from nmax._noise_density import NoiseDensity, noise_density
 from nmax._posterior import Posterior
 from nmax._progress import make_meter
-from nmax.guides import LookaheadGuide
+from nmax._validate import check_model
+from nmax.data import Series, make_series
+from nmax.guides import Guide
 from nmax.models import AbstractModel
 
 LONG = 10_000  # steps beyond which the time is estimated before anything starts
-USUAL_GRADIENTS = 15  # a draw
-SAVE_EVERY = 30.0  # seconds between two checkpoints at the least
+USUAL_GRADIENTS = 7  # a draw
+OLD = 25  # draws that the first idea of q(θ) counts for while the chains improve on it
 
 
 @names_its_options
@@ -47,16 +50,17 @@ def sample(
 ) -> Draws:
     """Draw from the exact joint posterior of the parameters and the path. Meant for series up to some 10,000 steps.
 
-    NUTS runs in the noise of the guide, where the posterior is nearly standard normal; the guide's errors cost time, not
+    NUTS runs in the noise of a guide, where the posterior is nearly standard normal; the guide's errors cost time, not
     exactness, as long as the chains mix: look at `rhat` and at `divergences`. Chains that all start in one mode of several
-    stay in it.
+    stay in it; the modes that were seen on the way are in the summary.
 
     Args:
         model: an `nmax.StateSpaceModel` or `nmax.SDE`.
         y: observations, as for `nmax.fit`.
         key: random key.
         inputs: exogenous inputs, as for `nmax.fit`.
-        fit: a posterior fitted to the same model and series before; by default a quick one is fitted.
+        fit: a posterior fitted to the same model and series before. By default only the mode of θ is looked for, and q(θ)
+            is made from the chains themselves while they warm up.
         draws: of each chain, after the warm-up; rounded up to a multiple of 25.
         chains: run side by side.
         warmup: draws in which the step size is found, and which are thrown away; rounded up to a multiple of 25.
@@ -74,32 +78,89 @@ def sample(
     warmup = check_count("warmup", warmup, least=0)
     if not 0 < target < 1:
         raise ValueError(f"`target` must lie between 0 and 1; got {target!r}.")
-    fit_key, chain_key = jr.split(key)
-    if fit is None:  # no weighted draws: what they mend, the chains mend as well
-        fit = fit_guide(model, y, key=fit_key, inputs=inputs, guide=LookaheadGuide(weighted=1, layers=0), progress=progress)
-    elif fit.model is not model:
+    guide_key, chain_key = jr.split(key)
+    if fit is None:
+        series = make_series(y, inputs)
+        check_model(model, series)
+        guide, notes = _quick_guide(model, series, chains, progress, key=guide_key)
+    elif fit.model is model:
+        series, guide, notes = fit.series, fit.guide, rivals(fit.modes, model)
+    else:
         raise ValueError("`fit` must be one of the same model: pass the model object that it was fitted with.")
-    density = noise_density(fit.guide, fit.series)
+    density = noise_density(guide, series)
     state = begun(density, chains, chain_key)
     _say_how_long(density, state, warmup + draws)
-    saved = _Checkpoint(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)
-    state, records, warmed = saved.read(state)
-    warm_calls, calls = -(-warmup // CHUNK), -(-draws // CHUNK)
+    file = ChainFile(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)
+    record = _run(density, state, file, -(-warmup // CHUNK), -(-draws // CHUNK), target, progress)
+    return Draws(model, series, record, time.perf_counter() - start, notes)
+
+
+def _quick_guide(
+    model: AbstractModel, series: Series, chains: int, progress: bool, *, key: PRNGKeyArray
+) -> tuple[Guide, tuple[str, ...]]:
+    """The look-ahead at the mode; meanwhile another thread compiles what the chains will need."""
+
+    def compile_ahead():
+        density = noise_density(unplaced(model, series, key=key), series)
+        go_on(density, begun(density, chains, key), jnp.array(True), jnp.float32(0.8), jnp.int32(0))
+
+    thread = threading.Thread(target=_quietly, args=(compile_ahead,))
+    thread.start()
+    meter = make_meter(progress, None)
+    try:
+        start = laplace(model, series, meter=meter, key=key)
+    finally:
+        meter.close()
+        thread.join()
+    return start.guide, rivals(start.modes, model)
+
+
+def _quietly(work: Any) -> None:
+    """What is done ahead of time may fail: if it matters, it will fail again where it is needed."""
+    try:
+        work()
+    except Exception:  # noqa: BLE001
+        return
+
+
+def _run(
+    density: NoiseDensity, state: ChainState, file: ChainFile, warm_calls: int, calls: int, target: float, progress: bool
+) -> Record:
+    """Warm the chains up, then draw; what a checkpoint holds is not done again."""
+    density, state, records, warmed = file.read(density, state)
+    adaptable = density.guide.theta_flow.autoregressive is None
     meter = make_meter(progress, (warm_calls + calls) * CHUNK)
     try:
         for number in range(warmed + len(records), warm_calls + calls):
             warm = number < warm_calls
-            state, record = go_on(density, state, jnp.array(warm), jnp.float32(target))
+            state, record = go_on(density, state, jnp.array(warm), jnp.float32(target), jnp.int32(CHUNK))
             if not warm:
                 records.append(jax.tree.map(np.asarray, record))
+            elif adaptable and 0 < number < warm_calls - 1:
+                density, state = _improved(density, state, np.asarray(record.theta, np.float64), number)
             warmed = min(number + 1, warm_calls)
             meter.update(CHUNK, float(state.chains.logdensity.mean()), "warm up" if warm else "sample")
-            saved.write(state, records, warmed)
+            file.write(density, state, records, warmed)
     finally:
         meter.close()
-        saved.write(state, records, warmed, now=True)
-    seconds = time.perf_counter() - start
-    return Draws(fit.model, fit.series, Record(*map(np.concatenate, zip(*records, strict=True))), seconds)
+        file.write(density, state, records, warmed, now=True)
+    return Record(*map(np.concatenate, zip(*records, strict=True)))
+
+
+def _improved(
+    density: NoiseDensity, state: ChainState, theta: np.ndarray, number: int
+) -> tuple[NoiseDensity, ChainState]:
+    """q(θ) with mean and covariance drawn towards those of the chains' last draws."""
+    head = density.guide.theta_flow.head
+    loc, matrix = np.asarray(head.loc, np.float64), np.asarray(head.matrix, np.float64)
+    flat = theta.reshape(-1, theta.shape[-1])
+    if not np.isfinite(flat).all():
+        return density, state
+    share = len(flat) / (len(flat) + OLD * number)
+    mean = (1 - share) * loc + share * flat.mean(axis=0)
+    covariance = (1 - share) * matrix @ matrix.T + share * np.cov(flat.T).reshape(matrix.shape)
+    root = np.linalg.cholesky(covariance)
+    return reshaped(density, state, jnp.asarray(mean, jnp.float32), jnp.asarray(root, jnp.float32))
 
 
 def _say_how_long(density: NoiseDensity, state: ChainState, draws: int) -> None:
@@ -114,52 +175,3 @@ def _say_how_long(density: NoiseDensity, state: ChainState, draws: int) -> None:
         f"about {minutes:.0f} minutes. `nmax.fit` takes a time that does not grow with the length.",
         stacklevel=3,
     )
-
-
-class _Checkpoint:
-    """A file that holds the state of the chains and all draws so far, written as a whole or not at all."""
-
-    def __init__(self, file: Path | None, density: NoiseDensity, settings: tuple, key: PRNGKeyArray):
-        self.file, self.last = file, time.perf_counter()
-        level = np.asarray(density.level[1]).tobytes() + np.asarray(jr.key_data(key)).tobytes()
-        self.what = json.dumps([*settings, hashlib.sha256(level).hexdigest()])
-
-    def read(self, state: ChainState) -> tuple[ChainState, list[Record], int]:
-        """The chains as they were saved, or as they are at the start."""
-        if self.file is None or not self.file.exists():
-            return state, [], 0
-        with np.load(self.file, allow_pickle=False) as kept:
-            if str(kept["what"]) != self.what:
-                raise ValueError(
-                    f"{self.file} must come from the same call: model, series, key, chains, draws, warm-up and target. It "
-                    "comes from another one; pass another file, or remove it."
-                )
-            leaves, tree = jax.tree.flatten(_without_key(state))
-            restored = jax.tree.unflatten(tree, [jnp.asarray(kept[f"state{k}"]) for k in range(len(leaves))])
-            chains, adaptation = restored
-            key = jr.wrap_key_data(jnp.asarray(kept["key"]))
-            count = int(kept["records"])
-            arrays = [np.split(kept[name], count) if count else [] for name in Record._fields]
-            records = [Record(*parts) for parts in zip(*arrays, strict=True)]
-            return ChainState(chains, adaptation, key), records, int(kept["warmed"])
-
-    def write(self, state: ChainState, records: list[Record], warmed: int, *, now: bool = False) -> None:
-        """Save, unless that was done a moment ago."""
-        if self.file is None or not (now or time.perf_counter() - self.last > SAVE_EVERY):
-            return
-        leaves = jax.tree.leaves(_without_key(state))
-        arrays: dict[str, Any] = {f"state{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
-        if records:
-            arrays |= dict(zip(Record._fields, map(np.concatenate, zip(*records, strict=True)), strict=True))
-        else:
-            arrays |= {name: np.zeros(0) for name in Record._fields}
-        partial = self.file.with_name(self.file.name + ".partial.npz")
-        counts = {"records": len(records), "warmed": warmed}
-        arrays |= {"what": self.what, "key": np.asarray(jr.key_data(state.key)), **counts}
-        np.savez(partial, **arrays)
-        partial.replace(self.file)
-        self.last = time.perf_counter()
-
-
-def _without_key(state: ChainState) -> tuple[Any, Any]:
-    return state.chains, state.adaptation

@@ -14,7 +14,7 @@ from numpyro.distributions import constraints
 
 import nmax
 from nmax import _natural, _small, _start
-from nmax._locate import forgetting
+from nmax._find import forgetting
 from nmax._scores import Scores
 from nmax._start import Mode
 from nmax._surface import fitted, moved_to, through_gradients

@@ -127,6 +127,23 @@ def marginals(linear: Linear, ahead: Ahead) -> tuple[Float[Array, "time drawn"],
     return pack(mean), pack(root)
 
 
+def draw_step(
+    dynamics: Dynamics,
+    u: Vector,
+    row: Rows,
+    following: Rows,
+    precision: Matrix,
+    gradient: Vector,
+    centre: Vector,
+    z: Vector,
+) -> tuple[Vector, Array]:
+    r"""From $u_{i-1}$ to $u_i$ by the model's own transition, tilted; and $\log|\partial u_i / \partial z_i|$."""
+    mean, root, _ = dynamics.move(pack(u), row, following)
+    tilt = Tilt(unpack(root), precision)
+    u = added(centre, tilt.draw(subtracted(unpack(mean), centre), gradient, z))
+    return u, log_diagonal(tilt.root) + log_diagonal(tilt.inverse)
+
+
 def draw(
     dynamics: Dynamics, reference: Reference, ahead: Ahead, rows: Rows, z: Float[Array, "time drawn"]
 ) -> tuple[Float[Array, "time drawn"], Float[Array, " time"]]:
@@ -138,11 +155,8 @@ def draw(
     """
 
     def forward(u, step):
-        row, following, precision, gradient, centre, z = step
-        mean, root, _ = dynamics.move(pack(u), row, following)
-        tilt = Tilt(unpack(root), precision)
-        u = added(centre, tilt.draw(subtracted(unpack(mean), centre), gradient, z))
-        return u, (u, log_diagonal(tilt.root) + log_diagonal(tilt.inverse))
+        u, log_det = draw_step(dynamics, u, *step)
+        return u, (u, log_det)
 
     def part(tree, keep):
         return jax.tree.map(lambda a: a[keep], tree)
