@@ -9,15 +9,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "nmax"
 LAYERS = [
-    {"_types", "_check", "_noise", "_small"},
+    {"_types", "_check", "_noise", "_small", "_iterates"},
     {"data", "flows"},
     {"models", "features"},
     {"_first_guess", "reference"},
     {"lookahead", "_validate"},
     {"guides"},
-    {"_objective", "_optimiser", "_progress", "_pretrain"},
-    {"_scores", "_train", "_summary", "_surface", "_diagnostics", "_noise_density"},
-    {"_start", "_chains"},
+    {"_objective", "_optimiser", "_convergence", "_progress", "_pretrain"},
+    {"_scores", "_step", "_summary", "_surface", "_diagnostics", "_noise_density"},
+    {"_train", "_start", "_chains"},
     {"_natural"},
     {"_locate"},
     {"_posterior", "_draws"},
