@@ -8,6 +8,8 @@ from nmax import features as features
 from nmax import flows as flows
 from nmax import models as models
 from nmax import reference as reference
+from nmax._calibrate import calibrate as calibrate
+from nmax._calibration import Calibration as Calibration
 from nmax._convergence import Converged as Converged
 from nmax._convergence import Convergence as Convergence
 from nmax._draws import Draws as Draws
