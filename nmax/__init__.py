@@ -8,6 +8,10 @@ from nmax import features as features
 from nmax import flows as flows
 from nmax import models as models
 from nmax import reference as reference
+from nmax._calibrate import calibrate as calibrate
+from nmax._calibration import Calibration as Calibration
+from nmax._convergence import Converged as Converged
+from nmax._convergence import Convergence as Convergence
 from nmax._draws import Draws as Draws
 from nmax._fit import fit as fit
 from nmax._objective import Elbo as Elbo
@@ -16,7 +20,6 @@ from nmax._posterior import Estimate as Estimate
 from nmax._posterior import Posterior as Posterior
 from nmax._sample import sample as sample
 from nmax._summary import Summary as Summary
-from nmax._train import Converged as Converged
 from nmax._train import DivergedError as DivergedError
 from nmax._train import History as History
 from nmax.guides import Guide as Guide

@@ -13,12 +13,13 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax._check import check_count, check_key, names_its_options
-from nmax._locate import described, locate, relocate, training_windows
+from nmax._convergence import Converged, with_theta_settled
+from nmax._locate import Located, described, locate, relocate, training_windows
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
 from nmax._progress import Meter, make_meter
-from nmax._train import Converged, DivergedError, Outcome, init, train
+from nmax._train import DivergedError, Outcome, init, train
 from nmax._validate import check_model
 from nmax.data import Series, Windows, make_series
 from nmax.guides import Guide, LookaheadGuide, MovingAverageGuide, prior_centre
@@ -124,8 +125,8 @@ def _fit_lookahead(
     if guide.encoder is None:
         meter.close()
         count = len(located.history.total)
-        reason = f"q(θ) settled from {count} batches of gradients"
-        outcome = Outcome(guide, located.history, reason, located.modes[0].arrived, count, 0)
+        reason = f"q(θ) settled from {count} batches of gradients{_doubt(located)}"
+        outcome = Outcome(guide, located.history, reason, located.convergence, count, 0)
     else:
         windows = training_windows(guide, series, located.windows)
         held = LOOKAHEAD_RULE if rule is None else dataclasses.replace(rule, theta=False)
@@ -133,12 +134,22 @@ def _fit_lookahead(
         try:
             outcome = train(state, series, training, goal, meter, watch)
             trained: Any = outcome.guide
-            settled = relocate(trained, series, located.windows, located.modes[0], key=locate_key)
-            outcome = outcome._replace(guide=settled)
+            settled, rest = relocate(trained, series, located.windows, located.modes[0], key=locate_key)
+            outcome = outcome._replace(guide=settled, convergence=with_theta_settled(outcome.convergence, rest))
         except DivergedError as error:  # what the look-ahead has found is not lost
             plain = settings.with_layers(guide, 0, series, key=train_key)
-            outcome = error.outcome._replace(guide=plain, reason="the neural layers diverged, and were left out")
+            reason = "the neural layers diverged, and were left out"
+            outcome = error.outcome._replace(guide=plain, reason=reason, convergence=located.convergence)
     return Posterior(model, series, located.windows, outcome, time.perf_counter() - begun, notes, located.modes)
+
+
+def _doubt(located: Located) -> str:
+    """Why q(θ) is not held to be at rest, if it is not."""
+    if located.convergence.converged:
+        return ""
+    if not located.modes[0].arrived:
+        return "; Newton's steps towards the mode had not come to rest"
+    return "; the last round was refused" if located.refused else "; the last round still moved it"
 
 
 def _settings(guide: Any) -> LookaheadGuide | MovingAverageGuide:

@@ -10,14 +10,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from nmax._convergence import Convergence
 from nmax._find import CUT_NATS, find
-from nmax._natural import MANY, bound, settle
+from nmax._natural import MANY, Settlement, bound, settle
 from nmax._progress import Meter
 from nmax._scores import Scores
 from nmax._start import Mode, PriorDensity, newton, sharpened
-from nmax._train import History
+from nmax._step import History
 from nmax.data import Series, Windows
-from nmax.flows import ThetaFlow
 from nmax.guides import LookaheadGuide, LookaheadSampler
 from nmax.models import AbstractModel
 
@@ -45,6 +45,7 @@ class Located(NamedTuple):
         weighted: draws of a window weighted against each other in the last step for θ.
         history: parts of the ELBO while q(θ) settled.
         refused: whether a round of that was refused.
+        convergence: whether it came to rest.
     """
 
     guide: LookaheadSampler
@@ -55,6 +56,7 @@ class Located(NamedTuple):
     weighted: int
     history: History
     refused: bool
+    convergence: Convergence
 
 
 def locate(
@@ -82,18 +84,18 @@ def locate(
     best, settled = settled_modes(scores, modes, calls, weighted, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(best.scores.guide, layers, series, key=build_key)
-    guide = dataclasses.replace(guide, theta_flow=best.flow, own=guide.block > series.length or scores.windows.count == 1)
-    return Located(guide, scores.windows, settled, gap, needed, weighted, best.history, best.refused)
+    own, (flow, history, refused, *_) = guide.block > series.length or scores.windows.count == 1, best.settlement
+    guide = dataclasses.replace(guide, theta_flow=flow, own=own)
+    rest = best.settlement.convergence(best.mode, model.parameters.labels)
+    return Located(guide, scores.windows, settled, gap, needed, weighted, history, refused, rest)
 
 
 class Settled(NamedTuple):
-    """q(θ) at one mode: the mode with its ELBO, where it was asked for, the flow, the scores there, and how it settled."""
+    """q(θ) at one mode: the mode with its ELBO, where it was asked for, the scores there, and how q(θ) settled."""
 
     mode: Mode
-    flow: ThetaFlow
     scores: Scores
-    history: History
-    refused: bool
+    settlement: Settlement
 
 
 def settled_modes(
@@ -108,11 +110,11 @@ def settled_modes(
     for mode in near:
         own = scores.around(mode.theta, key=key)
         effort = calls if mode is found[0] else calls // 2  # a rival need only be compared
-        flow, history, refused = settle(own, scores.guide.theta_flow, mode, effort, weighted=weighted, key=key)
+        settlement = settle(own, scores.guide.theta_flow, mode, effort, weighted=weighted, key=key)
         if len(near) > 1:
-            mean, error = bound(own, flow, mode, key=key)
+            mean, error = bound(own, settlement.flow, mode, key=key)
             mode = mode._replace(elbo=mean, elbo_standard_error=error)
-        settled.append(Settled(mode, flow, own, history, refused))
+        settled.append(Settled(mode, own, settlement))
     first = max(settled, key=lambda one: one.mode.elbo - CLEARLY * (one is not settled[0])) if len(near) > 1 else settled[0]
     settled.sort(key=lambda one: (one is not first, -np.nan_to_num(one.mode.elbo, nan=-np.inf)))
     rest = [mode for mode in found if not any(mode is other for other in near)]
@@ -134,14 +136,15 @@ def _calls(size: int, windows: Windows) -> int:
 
 def relocate(
     guide: LookaheadSampler, series: Series, windows: Windows, mode: Mode, *, key: PRNGKeyArray
-) -> LookaheadSampler:
-    """Settle q(θ) once more, after the neural layers have learned."""
+) -> tuple[LookaheadSampler, Convergence]:
+    """Settle q(θ) once more, after the neural layers have learned; and whether it came to rest."""
     newton_key, settle_key = jr.split(key)
     scores = Scores(guide, series, windows)
     mode = newton(scores, PriorDensity(guide.model.parameters), mode.theta, 3, key=newton_key)
     weighted = WEIGHTED_SHORT if windows.count < MANY else 1
     settled = settle(scores, guide.theta_flow, mode, SETTLE, weighted=weighted, key=settle_key)
-    return dataclasses.replace(guide, theta_flow=settled.flow)
+    rest = settled.convergence(mode, guide.model.parameters.labels)
+    return dataclasses.replace(guide, theta_flow=settled.flow), rest
 
 
 def training_windows(guide: LookaheadSampler, series: Series, windows: Windows) -> Windows:

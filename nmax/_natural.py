@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,10 +12,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from nmax._convergence import Convergence, Movement, movement
+from nmax._iterates import Change, change_of
 from nmax._scores import LANES, Scores, log_mean
 from nmax._start import Mode, PriorDensity
+from nmax._step import History
 from nmax._surface import fitted, moved_to, through_gradients
-from nmax._train import History
 from nmax.flows import AffineHead, ThetaFlow
 
 WIDTHS = (1.2, 1.0, 1.0)  # of the draws of each round: from the mode's Gaussian, then from the q(θ) that the last one gave
@@ -29,11 +32,37 @@ OUTLYING = 6.0  # gradients longer than so many typical ones are left out
 
 
 class Settlement(NamedTuple):
-    """q(θ), the parts of the bound at every step, and whether a round was refused because the bound fell."""
+    """q(θ), and how it settled.
+
+    Attributes:
+        flow: q(θ).
+        history: the parts of the bound at every step.
+        refused: whether a round was refused because the bound fell.
+        moved: how q(θ) moved in the last round, the refused one if there was one; on a long series the Newton step left.
+        gain: what the bound gained in it.
+        rounds: how many there were; none on a long series.
+    """
 
     flow: ThetaFlow
     history: History
     refused: bool
+    moved: Movement
+    gain: Change
+    rounds: int
+
+    def convergence(self, mode: Mode, labels: Sequence[str]) -> Convergence:
+        """Whether q(θ) came to rest at this mode."""
+        slight = self.moved.slight and (self.gain.slight or not self.rounds)
+        last = f"the last of {self.rounds} rounds" + (", which lowered the bound and was refused" if self.refused else "")
+        return Convergence(
+            converged=mode.arrived and slight and not self.refused,
+            rhat=float("nan"),
+            elbo=self.gain.nats,
+            elbo_standard_error=self.gain.standard_error,
+            judged_by=last if self.rounds else "the last Newton step",
+            again="another round" if self.rounds else "another Newton step",
+            **self.moved.described(labels),
+        )
 
 
 def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted: int = 1, key: PRNGKeyArray) -> Settlement:
@@ -83,11 +112,12 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
         surface = through_gradients(*_fine(u, np.concatenate(gradients) @ root))
         found = moved_to(fitted(_standard(flow), surface, key=fit_key), centre, root)
         now = _totals(scores, found, mode, CHECK, weighted, key=check_key)
+        pair, gain = (settled, found), change_of(now - last)
         if refused := _fell(last, now):
             break  # fresh draws contradict the surface: the q(θ) that it was made from is kept
         settled, last = found, now
         centre, root = _moments(settled, key=fit_key)
-    return Settlement(settled, History(*np.concatenate(records).T), refused)
+    return Settlement(settled, History(*np.concatenate(records).T), refused, _moved(*pair, key=key), gain, len(records))
 
 
 def _fine(u: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -104,6 +134,15 @@ def _moments(flow: ThetaFlow, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndar
     return theta.mean(axis=0), np.linalg.cholesky(np.cov(theta.T).reshape(flow.size, -1))
 
 
+def _moved(before: ThetaFlow, after: ThetaFlow, *, key: PRNGKeyArray) -> Movement:
+    """From one q(θ) to the next, by the same noise."""
+    looks = []
+    for flow in (before, after):
+        mean, root = _moments(flow, key=key)
+        looks.append(np.stack([mean, 0.5 * np.log(np.sum(root**2, axis=1))]))
+    return movement(np.stack(looks[:1]), looks[1])
+
+
 def _settled_narrow(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, key: PRNGKeyArray) -> Settlement:
     """On a long series: a Gaussian at the mode, which a whole pass has found, with the widths of the curvature."""
     root = np.linalg.cholesky(mode.covariance)
@@ -117,7 +156,10 @@ def _settled_narrow(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, 
     values, vectors = np.linalg.eigh(-0.5 * (slope + slope.T))
     width = np.clip(values, 1 / CHANGE**2, CHANGE**2) ** -0.5
     factor = np.linalg.cholesky((vectors * width**2) @ vectors.T)
-    return Settlement(moved_to(_standard(flat), mode.theta, root @ factor), History(*record.T), False)
+    settled = moved_to(_standard(flat), mode.theta, root @ factor)
+    unknown = np.full(flow.size, np.nan)
+    left = Movement(np.abs(np.broadcast_to(mode.left, unknown.shape)), unknown)
+    return Settlement(settled, History(*record.T), False, left, Change(np.nan, np.nan), 0)
 
 
 def bound(scores: Scores, flow: ThetaFlow, mode: Mode, *, key: PRNGKeyArray) -> tuple[float, float]:
@@ -136,11 +178,10 @@ def _totals(
 
 def _fell(last: np.ndarray, now: np.ndarray) -> bool:
     """Whether the bound fell from one q(θ) to the next, by estimates with the same noise, or can no longer be had."""
-    both = np.isfinite(now) & np.isfinite(last)
-    if np.sum(np.isfinite(now)) < np.sum(np.isfinite(last)) or np.sum(both) < 2:
+    gain = change_of(now - last)
+    if np.sum(np.isfinite(now)) < np.sum(np.isfinite(last)) or not np.isfinite(gain.nats):
         return bool(np.isfinite(last).any())
-    change = (now - last)[both]
-    return bool(change.mean() + 2 * change.std(ddof=1) / np.sqrt(len(change)) < -ASTRAY)
+    return gain.nats + 2 * gain.standard_error < -ASTRAY
 
 
 def _draws(

@@ -44,7 +44,8 @@ class Posterior:
         windows: the partition it was trained on.
         history: the parts of the ELBO at every step of training.
         reason: why training ended.
-        converged: whether it ended because the ELBO stood still.
+        converged: whether it came to rest.
+        convergence: by what that was judged, and what going on could still change.
         steps: steps done.
         skipped: steps left out because their gradient was not finite.
         seconds: wall clock of the fit, compilation included.
@@ -64,7 +65,7 @@ class Posterior:
     ):
         self.model, self.series, self.windows = model, series, windows
         self.guide, self.history = outcome.guide, outcome.history
-        self.reason, self.converged = outcome.reason, outcome.converged
+        self.reason, self.converged, self.convergence = outcome.reason, outcome.converged, outcome.convergence
         self.steps, self.skipped = outcome.steps, outcome.skipped
         self.seconds, self.notes, self.modes = seconds, notes, modes
 
@@ -138,6 +139,7 @@ class Posterior:
             steps=self.steps,
             seconds=self.seconds,
             reason=self.reason,
+            could_change=self.convergence.could_change,
             skipped=self.skipped,
             notes=self.notes,
         )

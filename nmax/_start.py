@@ -47,6 +47,8 @@ class Mode(NamedTuple):
         arrived: whether Newton's steps came to rest.
         elbo: of the guide with q(θ) settled at this mode, in nats; NaN where that was not asked.
         elbo_standard_error: its Monte Carlo error.
+        left: the Newton step that was left by parameter, in posterior standard deviations, or the last one if none was
+            looked at after it.
     """
 
     theta: Float[np.ndarray, " param"]
@@ -56,6 +58,7 @@ class Mode(NamedTuple):
     arrived: bool
     elbo: float = float("nan")
     elbo_standard_error: float = float("nan")
+    left: Float[np.ndarray, " param"] | float = float("nan")
 
 
 def modes(scores: Scores, centre: np.ndarray, starts: int, *, key: PRNGKeyArray) -> list[Mode]:
@@ -186,7 +189,8 @@ def newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, *,
     step = here.covariance @ here.slope
     log_evidence = here.value + 0.5 * np.linalg.slogdet(2 * np.pi * here.covariance)[1]
     arrived = bool(step @ here.slope < 1.0)
-    return Mode(here.theta, here.covariance, float(log_evidence), here.scores, arrived)
+    left = step / np.sqrt(np.diagonal(here.covariance))
+    return Mode(here.theta, here.covariance, float(log_evidence), here.scores, arrived, left=left)
 
 
 def sharpened(scores: Scores, prior: PriorDensity, mode: Mode, draws: int, *, key: PRNGKeyArray) -> Mode:
@@ -196,7 +200,9 @@ def sharpened(scores: Scores, prior: PriorDensity, mode: Mode, draws: int, *, ke
     information = np.cov(gradient.T).reshape(prior.size, -1) * scores.windows.count + prior.curvature(mode.theta)
     covariance = np.linalg.inv(_positive(information))
     log_evidence = value.sum() + prior.log_prob(mode.theta[None])[0] + 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
-    return Mode(mode.theta + covariance @ slope, covariance, float(log_evidence), gradient, mode.arrived)
+    step = covariance @ slope
+    left = step / np.sqrt(np.diagonal(covariance))
+    return Mode(mode.theta + step, covariance, float(log_evidence), gradient, mode.arrived, left=left)
 
 
 def _newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, sample: int | None, *, key) -> _Pass:

@@ -23,6 +23,7 @@ class Summary:
         reason: why training ended.
         skipped: steps left out because their gradient was not finite.
         notes: what the guide found and chose.
+        could_change: what going on could still change.
     """
 
     parameters: dict[str, dict[str, float]]
@@ -34,6 +35,7 @@ class Summary:
     reason: str
     skipped: int
     notes: tuple[str, ...] = ()
+    could_change: str = ""
 
     def __str__(self) -> str:
         lines = table(self.parameters)
@@ -42,6 +44,8 @@ class Summary:
             f"ELBO {self.elbo:,.2f} ± {self.elbo_standard_error:.2f} nats, T = {self.length:,}",
             f"{self.steps:,} steps in {self.seconds:.1f} s; {self.reason}",
         ]
+        if self.could_change:
+            lines.append(self.could_change)
         if self.skipped:
             lines.append(f"{self.skipped} steps were left out: their gradient was not finite")
         return "\n".join([*lines, *self.notes])

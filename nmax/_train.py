@@ -1,200 +1,29 @@
-"""Training in layers: `init` and `step`, `advance` for many steps at once, `train` for the whole of it."""
+"""Training from the first step to the last: when it ends, why, and what came of it; `_step` has the steps."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float
 
-from nmax._check import check_count, check_positive, with_named_options
-from nmax._objective import Elbo, draw_elbo
-from nmax._optimiser import Optimiser, OptimiserState
+from nmax._convergence import Converged, Convergence, Look, judged, last_third, moments
+from nmax._iterates import Change, change_of
+from nmax._objective import Elbo
 from nmax._progress import Meter
-from nmax.data import Series, Windows
+from nmax._step import CHUNK, NEVER, History, State, Training, advance
+from nmax._step import init as init
+from nmax._step import step as step
+from nmax.data import Series
 from nmax.guides import Guide
 
-CHUNK = 100  # steps between two looks at the ELBO, done in one call
 MOST_SKIPPED = 50  # non-finite steps in a row before training gives up
-NEVER = 2**30
-
-
-class State(eqx.Module):
-    """Everything training needs to go on: save this, and nothing is lost.
-
-    Attributes:
-        params: trainable leaves of the guide.
-        average: their running average, which the result uses.
-        opt_state: of the optimiser.
-        key: the key of step n is folded from this one and n.
-        first_shift: where in the series the windows of the first step lie.
-        count: steps done.
-        skipped: steps whose gradient was not finite, and which changed nothing.
-        skipped_in_a_row: how many of them were the last ones.
-        fall_start: the step from which the learning rates fall.
-        fall_steps: over how many steps they fall.
-    """
-
-    params: Guide
-    average: Guide
-    opt_state: OptimiserState
-    key: PRNGKeyArray
-    first_shift: Int[Array, ""]
-    count: Int[Array, ""]
-    skipped: Int[Array, ""]
-    skipped_in_a_row: Int[Array, ""]
-    fall_start: Int[Array, ""]
-    fall_steps: Int[Array, ""]
-
-    def falling(self, start: int, steps: int) -> State:
-        """The same state with the fall of the learning rates set."""
-        return dataclasses.replace(self, fall_start=jnp.int32(start), fall_steps=jnp.int32(steps))
-
-
-class Training(eqx.Module):
-    """What does not change from step to step.
-
-    Attributes:
-        frozen: the guide without its trainable leaves.
-        optimiser: the update rule.
-        windows: the partition of the series.
-        draws: windows a step.
-    """
-
-    frozen: Guide
-    optimiser: Optimiser = eqx.field(static=True)
-    windows: Windows = eqx.field(static=True)
-    draws: int = eqx.field(static=True)
-
-    def guide(self, params: Guide) -> Guide:
-        """The guide with these trainable leaves."""
-        return eqx.combine(params, self.frozen)
-
-
-def init(guide: Guide, optimiser: Optimiser, windows: Windows, draws: int, *, key: PRNGKeyArray) -> tuple[State, Training]:
-    """The state before the first step, and what stays the same."""
-    params, frozen = eqx.partition(guide, eqx.is_inexact_array)
-    params = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), params)  # a weakly typed leaf would compile `step` twice
-    zero = jnp.zeros((), jnp.int32)
-    shift_key, key = jr.split(key)
-    shift = jr.randint(shift_key, (), 0, windows.length)
-    state = State(params, params, optimiser.init(params), key, shift, zero, zero, zero, jnp.int32(NEVER), jnp.int32(1))
-    return state, Training(frozen, optimiser, windows, draws)
-
-
-def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]:
-    """One gradient step. The same state always gives the same next state, and a non-finite gradient the same weights."""
-    key = jr.fold_in(state.key, state.count)
-    shift = training.windows.shift(state.first_shift, state.count, training.draws)
-
-    def loss(params):
-        guide = training.guide(params)
-        elbo = draw_elbo(guide, series, training.windows, training.draws, shift=shift, key=key)
-        return -elbo.total, elbo
-
-    (value, elbo), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
-    optimiser = training.optimiser
-    change, opt_state = optimiser.update(
-        gradient, state.opt_state, state.params, count=state.count, falling=state.count >= state.fall_start
-    )
-    multiplier = optimiser.multiplier(state.count, state.fall_start, state.fall_steps)
-    params = jax.tree.map(lambda p, u: p + multiplier * u, state.params, change)
-    average = optimiser.averaged(state.average, params, state.count)
-
-    finite = jnp.isfinite(value)
-    for leaf in jax.tree.leaves(gradient):
-        finite = finite & jnp.all(jnp.isfinite(leaf))
-
-    def keep(new, old):
-        return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
-
-    missed = jnp.where(finite, 0, 1).astype(jnp.int32)
-    state = State(
-        keep(params, state.params),
-        keep(average, state.average),
-        keep(opt_state, state.opt_state),
-        state.key,
-        state.first_shift,
-        state.count + 1,
-        state.skipped + missed,
-        missed * (state.skipped_in_a_row + 1),
-        state.fall_start,
-        state.fall_steps,
-    )
-    return state, elbo
-
-
-@eqx.filter_jit
-def advance(state: State, series: Series, training: Training, steps: Int[Array, ""]) -> tuple[State, Elbo]:
-    """At most `CHUNK` steps in one call, so that the cost of dispatch is spread; `steps` may vary without compiling anew."""
-    blank = Elbo(*(jnp.full((CHUNK,), jnp.nan) for _ in History._fields))
-
-    def body(k, carry):
-        state, record = carry
-        state, elbo = step(state, series, training)
-        return state, jax.tree.map(lambda all_steps, one: all_steps.at[k].set(one), record, elbo)
-
-    return jax.lax.fori_loop(0, steps, body, (state, blank))
-
-
-class History(NamedTuple):
-    """The parts of the ELBO at every step, in nats of the whole series."""
-
-    theta: Float[np.ndarray, " step"]
-    dynamics: Float[np.ndarray, " step"]
-    data: Float[np.ndarray, " step"]
-    entropy: Float[np.ndarray, " step"]
-    balance: Float[np.ndarray, " step"]
-
-    @property
-    def total(self) -> Float[np.ndarray, " step"]:
-        """The bound at every step."""
-        return self.theta + self.dynamics + self.data + self.entropy + self.balance
-
-
-@with_named_options
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Converged:
-    """Train until the ELBO hardly rises any more, then let the learning rates fall.
-
-    At full learning rates the weights jitter, and the ELBO's estimate at a step with them. Every so many steps the last
-    quarter of all steps is held against the quarter before it. When the ELBO's rise between them is small against its
-    spread from step to step, only smaller steps can gain more: the rates fall over `cooldown` times the steps done so far,
-    and training ends.
-
-    Attributes:
-        least: steps before the first such look.
-        most: steps in all, at which training ends whether or not the ELBO still rises.
-        rise: the rise that counts as none, in standard deviations of one step's estimate.
-        cooldown: length of the fall in units of the steps before it.
-    """
-
-    least: int = 1_700
-    most: int = 20_000
-    rise: float = 0.25
-    cooldown: float = 2.0
-
-    def __post_init__(self):
-        check_count("least", self.least)
-        check_count("most", self.most)
-        check_positive("rise", self.rise)
-        check_positive("cooldown", self.cooldown)
-
-    def still(self, elbo: Float[np.ndarray, " step"]) -> bool:
-        """Whether the ELBO hardly rises any more."""
-        quarter = len(elbo) // 4
-        before, after = elbo[-2 * quarter : -quarter], elbo[-quarter:]
-        before, after = before[np.isfinite(before)], after[np.isfinite(after)]
-        if len(elbo) < self.least or min(len(before), len(after)) < 2:
-            return False
-        return bool(after.mean() - before.mean() < self.rise * after.std(ddof=1))
+PAIRS = (8, 64)  # estimates by which averaged weights are compared, at the least and at the most; else 1 % of the steps
 
 
 class Outcome(NamedTuple):
@@ -203,9 +32,14 @@ class Outcome(NamedTuple):
     guide: Guide
     history: History
     reason: str
-    converged: bool
+    convergence: Convergence
     steps: int
     skipped: int
+
+    @property
+    def converged(self) -> bool:
+        """Whether it came to rest."""
+        return self.convergence.converged
 
 
 class DivergedError(RuntimeError):
@@ -225,10 +59,9 @@ def train(
     watch: Callable[[int, Guide], object] | None = None,
 ) -> Outcome:
     """Train for a number of steps, or until converged; `watch` is shown the guide so far every `CHUNK` steps."""
-    records: list[History] = []
+    log = _Log(state, series, training, Converged() if isinstance(until, int) else until)
     end = until if isinstance(until, int) else until.most
-    reason, converged = _reason_at_end(until), False
-    cooling = False
+    ending = f"did the {until} steps asked for" if isinstance(until, int) else None
     if isinstance(until, int) and training.optimiser.level < 1:
         level = int(training.optimiser.level * until)
         state = state.falling(level, until - level)
@@ -236,53 +69,86 @@ def train(
         while (done := int(state.count)) < end:
             steps = min(CHUNK, end - done)
             state, record = advance(state, series, training, jnp.int32(steps))
-            records.append(History(*(np.asarray(getattr(record, name))[:steps] for name in History._fields)))
-            elbo = np.concatenate([r.total for r in records])
-            meter.update(steps, _mean_of_finite(elbo[-CHUNK:]), "settle" if done >= int(state.fall_start) else "fit")
+            log.add(state, record, steps)
+            meter.update(steps, _mean_of_finite(log.elbo[-CHUNK:]), "settle" if done >= int(state.fall_start) else "fit")
             if watch is not None:
                 watch(int(state.count), training.guide(state.average))
             if int(state.skipped_in_a_row) >= MOST_SKIPPED:
-                raise DivergedError(_diverged(state), _outcome(state, training, records, "diverged", False))
-            if not cooling and isinstance(until, Converged):
+                raise DivergedError(_diverged(state), log.outcome(state, "diverged"))
+            if isinstance(until, Converged) and int(state.fall_start) == NEVER:
                 done += steps
-                converged = until.still(elbo)
-                if converged or done * (1 + until.cooldown) >= until.most:
-                    cooling = True
+                if log.at_rest() or done * (1 + until.cooldown) >= until.most:
                     end = min(until.most, done + math.ceil(until.cooldown * done))
                     state = state.falling(done, end - done)
-                    reason = _reason_converged(until, done) if converged else reason
     except KeyboardInterrupt:
-        reason, converged = f"interrupted after {int(state.count)} steps", False
+        ending = f"interrupted after {int(state.count)} steps"
     finally:
         meter.close()
-    return _outcome(state, training, records, reason, converged)
+    return log.outcome(state, ending)
 
 
-def _outcome(state: State, training: Training, records: list[History], reason: str, converged: bool) -> Outcome:
-    empty = np.zeros(0, np.float32)
-    parts: dict[str, Any] = {
-        name: np.concatenate([getattr(r, name) for r in records]) if records else empty for name in History._fields
-    }
-    guide = training.guide(state.average)
-    return Outcome(guide, History(**parts), reason, converged, int(state.count), int(state.skipped))
+class _Log:
+    """What is noted along the way: the ELBO at every step, q(θ) every so many, averaged weights of the last third."""
+
+    def __init__(self, state: State, series: Series, training: Training, rule: Converged):
+        self.series, self.training, self.rule = series, training, rule
+        self.records: list[History] = []
+        self.looks: list[Look] = []
+        self.averages: dict[int, Guide] = {}
+        self._look(state)
+
+    @property
+    def elbo(self) -> Float[np.ndarray, " step"]:
+        return self.history.total
+
+    @property
+    def history(self) -> History:
+        if not self.records:
+            return History(*(np.zeros(0, np.float32) for _ in History._fields))
+        return History(*(np.concatenate(part) for part in zip(*self.records, strict=True)))
+
+    def add(self, state: State, record: Elbo, steps: int) -> None:
+        self.records.append(History(*(np.asarray(getattr(record, name))[:steps] for name in History._fields)))
+        self._look(state)
+
+    def _look(self, state: State) -> None:
+        frozen, steps = self.training.frozen.theta_flow, int(state.count)
+        flows = [eqx.combine(weights.theta_flow, frozen) for weights in (state.params, state.average)]
+        self.looks.append(Look(steps, *(np.asarray(moments(flow), np.float64) for flow in flows)))
+        wanted = {look.steps for look in last_third(self.looks)}
+        self.averages = {k: weights for k, weights in (self.averages | {steps: state.average}).items() if k in wanted}
+
+    def at_rest(self) -> bool:
+        return self.rule.still(self.elbo) and self.rule.stationary(np.stack([look.iterate for look in self.looks[1:]]))
+
+    def outcome(self, state: State, ending: str | None) -> Outcome:
+        """What it all came to; `ending` says why, unless it is for the rule to say."""
+        history, full = self.history, min(int(state.fall_start), int(state.count))
+        ended = ending is None or ending.startswith("did")
+        gain = self._gain(state)
+        labels = self.training.frozen.model.parameters.labels
+        record = judged(self.looks, history.total, gain, full, self.rule, labels, ended=ended)
+        reason = self.rule.reason(record, history.total[:full], int(state.count)) if ending is None else ending
+        guide = self.training.guide(state.average)
+        return Outcome(guide, history, reason, record, int(state.count), int(state.skipped))
+
+    def _gain(self, state: State) -> Change:
+        """What the ELBO of the averaged weights gained over the last third, by the same windows and noise for both."""
+        steps, since = int(state.count), last_third(self.looks)[0].steps
+        gains = []
+        for k in range(int(np.clip(steps // CHUNK, *PAIRS)) if since < steps else 0):
+            ends = [
+                dataclasses.replace(state, params=weights, count=state.count + k)
+                for weights in (self.averages[since], state.average)
+            ]
+            before, after = (advance(end, self.series, self.training, jnp.int32(1))[1].total[0] for end in ends)
+            gains.append(float(after - before))
+        return change_of(np.array(gains))
 
 
 def _mean_of_finite(elbo: Float[np.ndarray, " step"]) -> float:
     finite = elbo[np.isfinite(elbo)]
     return float(finite.mean()) if len(finite) else math.nan
-
-
-def _reason_at_end(until: int | Converged) -> str:
-    if isinstance(until, int):
-        return f"did the {until} steps asked for"
-    return f"stopped at the most steps allowed, {until.most}, while the ELBO was still rising"
-
-
-def _reason_converged(until: Converged, done: int) -> str:
-    return (
-        f"converged: after {done} steps the ELBO rose, over a quarter of them, by less than {until.rise:g} standard "
-        "deviations of one step's estimate; then the learning rates fell"
-    )
 
 
 def _diverged(state: State) -> str:

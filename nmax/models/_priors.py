@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro.distributions.transforms import biject_to
@@ -35,6 +36,15 @@ class Prior:
             for name, d in self.distributions.items()
         }
         self.size = sum(math.prod(shape) for shape in self._shapes.values())
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each unconstrained coordinate; those of a vector have labels such as `beta[2]`."""
+        return tuple(
+            f"{name}[{','.join(map(str, index))}]" if index else name
+            for name, shape in self._shapes.items()
+            for index in np.ndindex(*shape)
+        )
 
     def constrain(self, flat: Float[Array, " param"]) -> Theta:
         """The parameters by name, on the user's own scale."""
