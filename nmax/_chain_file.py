@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -17,7 +16,6 @@ from jaxtyping import PRNGKeyArray
 
 from nmax._chains import ChainState, Record
 from nmax._noise_density import NoiseDensity
-from nmax.flows import AffineHead
 
 SAVE_EVERY = 30.0  # seconds between two checkpoints at the least
 
@@ -30,33 +28,29 @@ class ChainFile:
         level = np.asarray(density.level[1]).tobytes() + np.asarray(jr.key_data(key)).tobytes()
         self.what = json.dumps([*settings, hashlib.sha256(level).hexdigest()])
 
-    def read(self, density: NoiseDensity, state: ChainState) -> tuple[NoiseDensity, ChainState, list[Record], int]:
+    def read(self, state: ChainState) -> tuple[ChainState, list[Record], int]:
         """The chains as they were saved, or as they are at the start."""
         if self.file is None or not self.file.exists():
-            return density, state, [], 0
+            return state, [], 0
         with np.load(self.file, allow_pickle=False) as kept:
             if str(kept["what"]) != self.what:
                 raise ValueError(
                     f"{self.file} must come from the same call: model, series, key, chains, draws, warm-up and target. It "
                     "comes from another one; pass another file, or remove it."
                 )
-            leaves, tree = jax.tree.flatten(_parts(density, state))
+            leaves, tree = jax.tree.flatten((state.chains, state.adaptation))
             restored = jax.tree.unflatten(tree, [jnp.asarray(kept[f"state{k}"]) for k in range(len(leaves))])
-            chains, adaptation, loc, matrix = restored
             key = jr.wrap_key_data(jnp.asarray(kept["key"]))
             count = int(kept["records"])
             arrays = [np.split(kept[name], count) if count else [] for name in Record._fields]
             records = [Record(*parts) for parts in zip(*arrays, strict=True)]
-            density = eqx.tree_at(lambda d: d.guide.theta_flow.head, density, AffineHead(loc, matrix))
-            return density, ChainState(chains, adaptation, key), records, int(kept["warmed"])
+            return ChainState(*restored, key), records, int(kept["warmed"])
 
-    def write(
-        self, density: NoiseDensity, state: ChainState, records: list[Record], warmed: int, *, now: bool = False
-    ) -> None:
+    def write(self, state: ChainState, records: list[Record], warmed: int, *, now: bool = False) -> None:
         """Save, unless that was done a moment ago."""
         if self.file is None or not (now or time.perf_counter() - self.last > SAVE_EVERY):
             return
-        leaves = jax.tree.leaves(_parts(density, state))
+        leaves = jax.tree.leaves((state.chains, state.adaptation))
         arrays: dict[str, Any] = {f"state{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
         if records:
             arrays |= dict(zip(Record._fields, map(np.concatenate, zip(*records, strict=True)), strict=True))
@@ -68,8 +62,3 @@ class ChainFile:
         np.savez(partial, **arrays)
         partial.replace(self.file)
         self.last = time.perf_counter()
-
-
-def _parts(density: NoiseDensity, state: ChainState) -> tuple[Any, ...]:
-    head = density.guide.theta_flow.head
-    return state.chains, state.adaptation, head.loc, head.matrix

@@ -12,7 +12,6 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from nmax._noise_density import NoiseDensity, Position, strong
-from nmax.flows import AffineHead
 
 CHUNK = 25  # draws of each chain in one call
 FIRST_STEP, LONGEST_STEP = 0.5, 1.1  # angles of a step: the first, and the most
@@ -111,31 +110,6 @@ def _capped(adaptation: Any) -> Any:
     most = jnp.log(LONGEST_STEP)
     sizes = {name: jnp.minimum(getattr(adaptation, name), most) for name in ("log_step_size", "log_step_size_avg")}
     return adaptation._replace(**sizes)
-
-
-@eqx.filter_jit
-def reshaped(
-    density: NoiseDensity, state: ChainState, loc: Float[Array, " param"], matrix: Float[Array, "param param"]
-) -> tuple[NoiseDensity, ChainState]:
-    r"""The same chains at the same $(\theta, x)$, in the noise of a guide whose Gaussian q(θ) is $m + Le$.
-
-    Affine maps of $e$ change the log density by a constant and its gradient by a linear map. For a guide whose q(θ) is
-    its affine head alone, and whose path asks for θ only.
-    """
-    old = density.guide.theta_flow.head
-    guide = eqx.tree_at(lambda g: g.theta_flow.head, density.guide, AffineHead(loc, matrix))
-    solve = jax.scipy.linalg.solve_triangular
-    at, slope = state.chains.position, state.chains.logdensity_grad
-    flat = old.loc[:, None] + old.matrix @ at.e.T
-    e = solve(matrix, flat - loc[:, None], lower=True).T
-    pulled = (matrix.T @ solve(old.matrix.T, slope.e.T, lower=False)).T
-    change = jnp.sum(jnp.log(jnp.diagonal(matrix))) - jnp.sum(jnp.log(jnp.diagonal(old.matrix)))
-    chains = state.chains._replace(
-        position=at._replace(e=e),
-        logdensity=state.chains.logdensity + change,
-        logdensity_grad=slope._replace(e=pulled),
-    )
-    return strong((eqx.tree_at(lambda d: d.guide, density, guide), ChainState(chains, state.adaptation, state.key)))
 
 
 def rotation(density: NoiseDensity, kinetic_energy: Any) -> Any:

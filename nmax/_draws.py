@@ -51,9 +51,7 @@ class Draws:
         mixing: label of a parameter -> R-hat, bulk and tail effective sample size.
     """
 
-    def __init__(
-        self, model: AbstractModel, series: Series, record: Record, seconds: float, notes: tuple[str, ...] = ()
-    ):
+    def __init__(self, model: AbstractModel, series: Series, record: Record, seconds: float, notes: tuple[str, ...] = ()):
         self.model, self.series, self.record, self.seconds, self.notes = model, series, record, seconds, notes
         chains = record.theta.shape[1]
         self.mixing: dict[str, Mixing] = {

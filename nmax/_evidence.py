@@ -2,7 +2,8 @@ r"""The log evidence of a model, by importance sampling of θ with a particle fi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+import time
 
 import equinox as eqx
 import jax
@@ -12,49 +13,108 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from nmax._objective import start_term
+from nmax._pareto import GOOD, Smoothed, smoothed
 from nmax._particles import filter_guide, filtered
 from nmax.data import Series
-from nmax.guides import Guide
+from nmax.guides import Guide, LookaheadSampler
 
 LANES = 16  # draws of θ in one call
 PARTICLES = 64
+LEAST_CALLS = 16
 
 
-class Weighted(NamedTuple):
-    """Draws of θ from q(θ), and what each weighs.
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    r"""$\log p(y)$ of a model with its error, from draws of θ by q(θ) and their weights.
 
     Attributes:
-        theta: unconstrained.
-        log_weight: $\\log p(\\theta)\\, \\hat p(y \\mid \\theta) / q(\\theta)$, in nats.
-        log_likelihood: $\\log \\hat p(y \\mid \\theta)$ alone.
+        mean: the log evidence in nats, $y_0$ included.
+        standard_error: its Monte Carlo error.
+        khat: of the weights; above 0.7 neither the evidence nor its error is to be relied on.
+        effective: number of draws of θ that the weighted ones are worth.
+        theta: the draws, unconstrained.
+        log_weight: $\log p(\theta)\, \hat p(y \mid \theta) / q(\theta)$ of each, in nats.
+        seconds: wall clock.
     """
 
+    mean: float
+    standard_error: float
+    khat: float
+    effective: float
     theta: Float[np.ndarray, "draw param"]
     log_weight: Float[np.ndarray, " draw"]
-    log_likelihood: Float[np.ndarray, " draw"]
+    seconds: float
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the weights are good enough for their own error to mean something."""
+        return bool(np.isfinite(self.mean) and self.khat <= GOOD)
+
+    @property
+    def smoothed(self) -> Smoothed:
+        """The weights, their tail smoothed."""
+        return smoothed(self.log_weight)
+
+    def __str__(self) -> str:
+        text = (
+            f"log evidence {self.mean:,.3f} ± {self.standard_error:.3f} nats from {len(self.theta)} draws of θ, worth "
+            f"{self.effective:.0f}; k̂ {self.khat:.2f}; {self.seconds:.1f} s"
+        )
+        return text if self.reliable else f"{text}. Not to be relied on: k̂ must be at most {GOOD}; q(θ) misses mass."
+
+    __repr__ = __str__
 
 
-def weigh(guide: Guide, series: Series, calls: int, *, particles: int = PARTICLES, key: PRNGKeyArray) -> Weighted:
-    """`LANES` draws of θ a call, weighted."""
+def evidence(
+    guide: Guide, series: Series, *, error: float, most: int, particles: int = PARTICLES, key: PRNGKeyArray
+) -> Evidence:
+    r"""Draw θ by q(θ) and weigh it until the standard error is at most `error`, or `most` draws are there.
+
+    $\hat Z = \frac1K \sum_k p(\theta_k)\, \hat p(y \mid \theta_k) / q(\theta_k)$ is unbiased since $\hat p$, by a particle
+    filter, is.
+    """
+    begun = time.perf_counter()
     own = filter_guide(guide, series)
     numbers = jnp.arange(-(-(series.length + 1) // own.block), dtype=jnp.int32)
-    parts = []
-    for k in range(calls):
-        parts.append([np.asarray(a, np.float64) for a in _weigh(own, series, numbers, particles, jr.fold_in(key, k))])
-    theta, rest, factors = (np.concatenate(part) for part in zip(*parts, strict=True))
-    log_likelihood = factors.sum(axis=1)
-    return Weighted(theta, rest[:, 0] - rest[:, 1] + rest[:, 2] + log_likelihood, rest[:, 2] + log_likelihood)
+    thetas, weights = [], []
+    estimate = np.nan, np.inf
+    for call in range(max(-(-most // LANES), 1)):
+        drawn = _weigh(own, series, numbers, particles, jr.fold_in(key, call))
+        theta, rest, factors = (np.asarray(a, np.float64) for a in drawn)
+        thetas.append(theta)
+        weights.append(rest + factors.sum(axis=1))
+        estimate = log_mean_exp(np.concatenate(weights))
+        if call + 1 >= LEAST_CALLS and estimate[1] <= error:
+            break
+    log_weight = np.concatenate(weights)
+    fine = smoothed(log_weight)
+    seconds = time.perf_counter() - begun
+    figures = float(fine.khat), float(fine.effective)
+    return Evidence(*estimate, *figures, np.concatenate(thetas), log_weight, seconds)
+
+
+def log_mean_exp(log_weight: Float[np.ndarray, " draw"]) -> tuple[float, float]:
+    """Logarithm of the mean, and its standard error; a weight that is not a number counts as zero."""
+    log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight)
+    top = np.max(log_weight)
+    if not np.isfinite(top):
+        return -np.inf, np.inf
+    weight = np.exp(log_weight - top)
+    return float(top + np.log(weight.mean())), float(weight.std(ddof=1) / weight.mean() / np.sqrt(len(weight)))
 
 
 @eqx.filter_jit
-def _weigh(guide, series: Series, numbers: Int[Array, " block"], particles: int, key: PRNGKeyArray):
+def _weigh(
+    guide: LookaheadSampler, series: Series, numbers: Int[Array, " block"], particles: int, key: PRNGKeyArray
+) -> tuple[Array, Array, Array]:
+    """Draws of θ, what they weigh beside the likelihood, and the likelihood in summands."""
     prior = guide.model.parameters
 
     def one(e, key):
         flat, log_q = guide.theta(e)
         result = filtered(guide, series, flat, numbers, particles, key=key)
         start = start_term(guide, series, prior.constrain(flat))
-        return flat, jnp.stack([prior.log_prob(flat), log_q, start]), result.log_factors
+        return flat, prior.log_prob(flat) - log_q + start, result.log_factors
 
     e_key, key = jr.split(key)
     e = jr.normal(e_key, (LANES, guide.theta_flow.size))

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from nmax._prior_density import PriorDensity
 from nmax._progress import Meter
 from nmax._scores import Scores
-from nmax._start import Mode, PriorDensity, modes, newton
+from nmax._start import Mode, modes, newton
 from nmax.data import Series, Windows
 from nmax.guides import LookaheadGuide, LookaheadSampler
 from nmax.lookahead import Dynamics, around, linearised, look_ahead, memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,12 +48,15 @@ def first_guess(
     return jax.vmap(guess)(jnp.clip(index, 0, series.length))
 
 
+compiled_guess = eqx.filter_jit(first_guess)
+
+
 def centre_and_spread(
     model: AbstractModel, series: Series, theta: Theta
 ) -> tuple[Float[Array, " state"], Float[Array, " state"]]:
     """Mean and standard deviation of the first guess over the series; a spread of 1 where it does not vary."""
     rows = jnp.asarray(np.unique(np.linspace(0, series.length, ROWS).astype(np.int32)))
-    guess = jax.jit(lambda series: first_guess(model, series, theta, rows))(series)
+    guess = compiled_guess(model, series, theta, rows)
     spread = jnp.std(guess, axis=0)
     return jnp.mean(guess, axis=0), jnp.where(spread > 1e-3, spread, 1.0)
 

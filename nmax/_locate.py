@@ -13,9 +13,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from nmax._convergence import Convergence
 from nmax._find import CUT_NATS, find
 from nmax._natural import MANY, Settlement, bound, settle
+from nmax._prior_density import PriorDensity
 from nmax._progress import Meter
 from nmax._scores import Scores
-from nmax._start import Mode, PriorDensity, newton, sharpened
+from nmax._start import Mode, newton, sharpened
 from nmax._step import History
 from nmax.data import Series, Windows
 from nmax.guides import LookaheadGuide, LookaheadSampler

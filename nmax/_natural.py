@@ -14,8 +14,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._convergence import Convergence, Movement, movement
 from nmax._iterates import Change, change_of
+from nmax._prior_density import PriorDensity
 from nmax._scores import LANES, Scores, log_mean
-from nmax._start import Mode, PriorDensity
+from nmax._start import Mode
 from nmax._step import History
 from nmax._surface import fitted, moved_to, through_gradients
 from nmax.flows import AffineHead, ThetaFlow

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from nmax._first_guess import first_guess
+from nmax._first_guess import compiled_guess, first_guess
 from nmax.data import Series, Window, Windows
 from nmax.guides import Guide
 from nmax.models import log_prob_of_rows
@@ -119,6 +119,6 @@ def _constrained(guide: Guide, guess: Array) -> Array:
 
 def _spread(guide: Guide, series: Series, theta: dict) -> Float[Array, " state"]:
     rows = jnp.asarray(np.unique(np.linspace(0, series.length, 1_000).astype(np.int32)))
-    guess = jax.jit(lambda s: _constrained(guide, first_guess(guide.model, s, theta, rows)))(series)
+    guess = _constrained(guide, compiled_guess(guide.model, series, theta, rows))
     spread = jnp.std(guess, axis=0)
     return SPREAD * jnp.where(spread > 1e-3, spread, 1.0)

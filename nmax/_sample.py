@@ -15,22 +15,23 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax._chain_file import ChainFile
-from nmax._chains import CHUNK, ChainState, Record, begun, go_on, gradient, reshaped
+from nmax._chains import CHUNK, ChainState, Record, begun, go_on, gradient
 from nmax._check import check_count, check_key, names_its_options
 from nmax._draws import Draws
-from nmax._laplace import laplace, unplaced
+from nmax._find import bare
+from nmax._fit import fit as fit_guide
 from nmax._locate import rivals
 from nmax._noise_density import NoiseDensity, noise_density
 from nmax._posterior import Posterior
 from nmax._progress import make_meter
 from nmax._validate import check_model
 from nmax.data import Series, make_series
-from nmax.guides import Guide
+from nmax.guides import LookaheadGuide, prior_centre
 from nmax.models import AbstractModel
 
 LONG = 10_000  # steps beyond which the time is estimated before anything starts
 USUAL_GRADIENTS = 7  # a draw
-OLD = 25  # draws that the first idea of q(θ) counts for while the chains improve on it
+QUICK = LookaheadGuide(weighted=1, layers=0)  # no weighted draws: what they mend, the chains mend as well
 
 
 @names_its_options
@@ -59,8 +60,7 @@ def sample(
         y: observations, as for `nmax.fit`.
         key: random key.
         inputs: exogenous inputs, as for `nmax.fit`.
-        fit: a posterior fitted to the same model and series before. By default only the mode of θ is looked for, and q(θ)
-            is made from the chains themselves while they warm up.
+        fit: a posterior fitted to the same model and series before; by default a quick one is fitted.
         draws: of each chain, after the warm-up; rounded up to a multiple of 25.
         chains: run side by side.
         warmup: draws in which the step size is found, and which are thrown away; rounded up to a multiple of 25.
@@ -82,37 +82,33 @@ def sample(
     if fit is None:
         series = make_series(y, inputs)
         check_model(model, series)
-        guide, notes = _quick_guide(model, series, chains, progress, key=guide_key)
-    elif fit.model is model:
-        series, guide, notes = fit.series, fit.guide, rivals(fit.modes, model)
-    else:
+        fit = _quick_fit(model, y, inputs, series, chains, progress, key=guide_key)
+    elif fit.model is not model:
         raise ValueError("`fit` must be one of the same model: pass the model object that it was fitted with.")
-    density = noise_density(guide, series)
+    density = noise_density(fit.guide, fit.series)
     state = begun(density, chains, chain_key)
     _say_how_long(density, state, warmup + draws)
     file = ChainFile(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)
     record = _run(density, state, file, -(-warmup // CHUNK), -(-draws // CHUNK), target, progress)
-    return Draws(model, series, record, time.perf_counter() - start, notes)
+    return Draws(model, fit.series, record, time.perf_counter() - start, rivals(fit.modes, model))
 
 
-def _quick_guide(
-    model: AbstractModel, series: Series, chains: int, progress: bool, *, key: PRNGKeyArray
-) -> tuple[Guide, tuple[str, ...]]:
-    """The look-ahead at the mode; meanwhile another thread compiles what the chains will need."""
+def _quick_fit(
+    model: AbstractModel, y: Any, inputs: Any, series: Series, chains: int, progress: bool, *, key: PRNGKeyArray
+) -> Posterior:
+    """A fit good enough to sample through; meanwhile another thread compiles what the chains will need."""
 
     def compile_ahead():
-        density = noise_density(unplaced(model, series, key=key), series)
+        centre = prior_centre(model.parameters, key=key)
+        density = noise_density(bare(QUICK, model, series, centre, width=None, key=key), series)
         go_on(density, begun(density, chains, key), jnp.array(True), jnp.float32(0.8), jnp.int32(0))
 
     thread = threading.Thread(target=_quietly, args=(compile_ahead,))
     thread.start()
-    meter = make_meter(progress, None)
     try:
-        start = laplace(model, series, meter=meter, key=key)
+        return fit_guide(model, y, key=key, inputs=inputs, guide=QUICK, progress=progress)
     finally:
-        meter.close()
         thread.join()
-    return start.guide, rivals(start.modes, model)
 
 
 def _quietly(work: Any) -> None:
@@ -127,8 +123,7 @@ def _run(
     density: NoiseDensity, state: ChainState, file: ChainFile, warm_calls: int, calls: int, target: float, progress: bool
 ) -> Record:
     """Warm the chains up, then draw; what a checkpoint holds is not done again."""
-    density, state, records, warmed = file.read(density, state)
-    adaptable = density.guide.theta_flow.autoregressive is None
+    state, records, warmed = file.read(state)
     meter = make_meter(progress, (warm_calls + calls) * CHUNK)
     try:
         for number in range(warmed + len(records), warm_calls + calls):
@@ -136,31 +131,13 @@ def _run(
             state, record = go_on(density, state, jnp.array(warm), jnp.float32(target), jnp.int32(CHUNK))
             if not warm:
                 records.append(jax.tree.map(np.asarray, record))
-            elif adaptable and 0 < number < warm_calls - 1:
-                density, state = _improved(density, state, np.asarray(record.theta, np.float64), number)
             warmed = min(number + 1, warm_calls)
             meter.update(CHUNK, float(state.chains.logdensity.mean()), "warm up" if warm else "sample")
-            file.write(density, state, records, warmed)
+            file.write(state, records, warmed)
     finally:
         meter.close()
-        file.write(density, state, records, warmed, now=True)
+        file.write(state, records, warmed, now=True)
     return Record(*map(np.concatenate, zip(*records, strict=True)))
-
-
-def _improved(
-    density: NoiseDensity, state: ChainState, theta: np.ndarray, number: int
-) -> tuple[NoiseDensity, ChainState]:
-    """q(θ) with mean and covariance drawn towards those of the chains' last draws."""
-    head = density.guide.theta_flow.head
-    loc, matrix = np.asarray(head.loc, np.float64), np.asarray(head.matrix, np.float64)
-    flat = theta.reshape(-1, theta.shape[-1])
-    if not np.isfinite(flat).all():
-        return density, state
-    share = len(flat) / (len(flat) + OLD * number)
-    mean = (1 - share) * loc + share * flat.mean(axis=0)
-    covariance = (1 - share) * matrix @ matrix.T + share * np.cov(flat.T).reshape(matrix.shape)
-    root = np.linalg.cholesky(covariance)
-    return reshaped(density, state, jnp.asarray(mean, jnp.float32), jnp.asarray(root, jnp.float32))
 
 
 def _say_how_long(density: NoiseDensity, state: ChainState, draws: int) -> None:

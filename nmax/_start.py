@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from nmax._prior_density import PriorDensity
 from nmax._scores import LANES, Scores
-from nmax.models import Prior
 
 CANDIDATES = 96  # points of the prior that are looked at
 SHARES = (0.03, 0.1, 0.3, 1.0)  # of the way from the prior's centre to a draw of it
@@ -276,22 +275,3 @@ def _positive(matrix: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     values = np.maximum(np.abs(values), 1e-6)
     return (vectors * values) @ vectors.T * np.outer(scale, scale)
-
-
-class PriorDensity:
-    """The prior's log density and its derivatives as compiled functions of NumPy arrays."""
-
-    def __init__(self, prior: Prior):
-        self.size = prior.size
-        self._log_prob = jax.jit(jax.vmap(prior.log_prob))
-        self._gradient = jax.jit(jax.vmap(jax.grad(prior.log_prob)))
-        self._hessian = jax.jit(jax.hessian(prior.log_prob))
-
-    def log_prob(self, points: np.ndarray) -> np.ndarray:
-        return np.asarray(self._log_prob(jnp.asarray(points, jnp.float32)), np.float64)
-
-    def gradient(self, points: np.ndarray) -> np.ndarray:
-        return np.asarray(self._gradient(jnp.asarray(points, jnp.float32)), np.float64)
-
-    def curvature(self, theta: np.ndarray) -> np.ndarray:
-        return -np.asarray(self._hessian(jnp.asarray(theta, jnp.float32)), np.float64)

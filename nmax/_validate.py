@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 
-from nmax._first_guess import first_guess
+from nmax._first_guess import compiled_guess
 from nmax.data import Series
 from nmax.models import AbstractModel, log_prob_of_rows
 from nmax.models._observe import separable
@@ -136,12 +137,12 @@ def _check_event(name: str, distribution: dist.Distribution, sizes: list[int]) -
 def _check_densities(model: AbstractModel, series: Series, theta: Any) -> None:
     """NaN at the data, or in the dynamics between likely states, would be NaN at every step of training."""
     rows = _telling_rows(series)
-    guess = jax.jit(lambda s: first_guess(model, s, theta, jnp.asarray(rows)))(series)
+    guess = compiled_guess(model, series, theta, jnp.asarray(rows))
     x = jnp.stack([transform(guess[:, k]) for k, transform in enumerate(model.state_transforms)], axis=1)
     x = jnp.where(jnp.isfinite(x), x, jnp.asarray(model.initial(theta), x.dtype)[None])
     inputs = series.inputs[rows]
-    seen = jax.jit(lambda *columns: log_prob_of_rows(model.observation_log_prob, *columns, theta=theta))
-    data = seen(x, series.values[rows], series.observed[rows], inputs)
+    log_probs: Any = eqx.filter_jit(log_prob_of_rows)
+    data = log_probs(model.observation_log_prob, x, series.values[rows], series.observed[rows], inputs, theta=theta)
     bad = ~np.isfinite(np.asarray(data))
     if bad.any():
         row = int(rows[bad.argmax()])
@@ -150,7 +151,7 @@ def _check_densities(model: AbstractModel, series: Series, theta: Any) -> None:
             f"{np.asarray(series.values[row])}, with θ at the centre of its prior. Is y in the distribution's support, "
             "and is the distribution defined for all x and θ?"
         )
-    dynamics = jax.jit(lambda *columns: log_prob_of_rows(model.transition_log_prob, *columns, theta=theta))(x, x, inputs)
+    dynamics = log_probs(model.transition_log_prob, x, x, inputs, theta=theta)
     if np.isnan(np.asarray(dynamics)).any():
         where = int(np.isnan(np.asarray(dynamics)).argmax())
         raise ValueError(
@@ -163,4 +164,6 @@ def _telling_rows(series: Series) -> np.ndarray:
     rows = np.linspace(0, series.length, min(ROWS, series.length + 1)).astype(np.int64)
     values = np.asarray(series.values)
     extremes = np.concatenate([values.argmin(axis=0), values.argmax(axis=0)])
-    return np.unique(np.concatenate([rows, extremes]))
+    chosen = np.unique(np.concatenate([rows, extremes]))
+    most = min(ROWS + len(extremes), series.length + 1)  # always as many, so that nothing compiles anew for other data
+    return np.pad(chosen, (0, most - len(chosen)), mode="edge")

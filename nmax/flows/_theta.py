@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,10 @@ from flowjax.bijections import AbstractBijection
 from flowjax.distributions import StandardNormal
 from flowjax.flows import masked_autoregressive_flow
 from jaxtyping import Array, Float, PRNGKeyArray
+
+# flowjax makes a function for each flow. It is the same for all flows of a size; shared, programs compiled for one fit serve
+# the next.
+_CONSTRUCTORS: dict[int, Any] = {}
 
 
 class AffineHead(eqx.Module):
@@ -98,4 +104,8 @@ def _identity_iaf(size: int, layers: int, width: int, depth: int, key: PRNGKeyAr
     def zeros(layer):
         return jax.tree.map(lambda leaf: jnp.zeros_like(leaf) if eqx.is_inexact_array(leaf) else leaf, layer)
 
-    return eqx.tree_at(last_layer, flow, replace_fn=zeros)
+    def constructor(bijection):
+        return bijection.bijection.bijections[0].transformer_constructor
+
+    flow = eqx.tree_at(last_layer, flow, replace_fn=zeros)
+    return eqx.tree_at(constructor, flow, _CONSTRUCTORS.setdefault(size, constructor(flow)))
