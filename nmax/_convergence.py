@@ -36,12 +36,12 @@ class Converged:
     Attributes:
         least: steps before the first such look, a budget.
         most: steps in all, a budget too, at which training ends in any case.
-        rhat: largest R-hat that counts as rest; where it is larger, the one that as few independent looks exceed, for any
-            of the parameters, once in 20 times. On AR(1) with T = 5,000 a look's jitter was 0.6 posterior sds, and what a
-            limit of 1.1 alone would have waited for, 2,700 steps more, gained nothing.
+        rhat: largest R-hat that counts as rest; or, where that is larger, the one that as few independent looks exceed, for
+            any of the parameters, once in 20 times. In a run on AR(1) with T = 5,000 a look's jitter was 0.6 posterior sds,
+            and R-hat went up and down between 1.0 and 1.6 from 2,000 to 5,000 steps.
         rise: the ELBO's rise that counts as none, in standard errors of it, by batch means.
-        jitter: the same in standard deviations of one step's estimate, lest a large error hides a rise: on Lotka–Volterra
-            135 nats were less than two standard errors of 96.
+        jitter: the same in standard deviations of one step's estimate, lest a large error hides a rise: on Lotka–Volterra,
+            after 1,700 steps, one of 135 nats had a standard error of 96.
         cooldown: length of the fall in units of the steps before it.
     """
 
