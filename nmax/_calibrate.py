@@ -15,9 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from numpyro.distributions.transforms import IdentityTransform
 
 from nmax._calibration import Calibration
 from nmax._check import check_count, check_key, names_its_options
@@ -27,6 +29,7 @@ from nmax._summary import entries
 from nmax.models import AbstractModel, Prior, simulate
 
 SPREAD = 5  # indices of the path that are looked at by default
+TRIES = 100  # paths that may leave the support before a replication fails
 AT_ONCE = 2**24  # numbers of a stretch of path that is drawn as a whole, so that one call serves all indices
 
 
@@ -59,7 +62,8 @@ def calibrate(
         length: T, the steps of each simulated series.
         key: random key; replication k uses this key folded with k.
         prior: parameter name -> distribution, in place of the model's own for both simulation and fit. A wide prior yields
-            series that no one would fit, or that are not finite.
+            series that no one would fit, or that are not finite. Paths that leave the model's `support` are drawn again,
+            parameters and all.
         replications: how many series.
         method: `method(model, y, key=..., inputs=...)`, whose result has `theta(draws, key=...)` and
             `path(draws, start=..., stop=..., key=...)`; by default `nmax.fit` as it is. It is called from several threads.
@@ -193,13 +197,8 @@ def _replication(task: _Task, k: int) -> Replication:
     """Draw a truth, simulate, fit, rank. Whatever goes wrong is part of the result."""
     begun = time.perf_counter()
     theta_key, data_key, fit_key, draw_key, rank_key = jr.split(jr.fold_in(task.key, k), 5)
-    prior = task.model.parameters
     try:
-        theta = prior.constrain(prior.sample(theta_key, 1)[0])
-        options = {"inputs": task.inputs, "observe_every": task.observe_every}
-        x, y = simulate(task.model, theta, task.length, key=data_key, **options)
-        if not np.isfinite(y[:: task.observe_every]).all():
-            raise ValueError("The simulated observations must be finite; some are not. Pass a narrower `prior`.")
+        theta, x, y = _truth(task, theta_key, data_key)
         found = task.method(task.model, y, key=fit_key, inputs=task.inputs)
         truth = entries({name: np.asarray(value)[None] for name, value in theta.items()})
         truth |= _labelled(x[None, list(task.at)], task)
@@ -207,6 +206,30 @@ def _replication(task: _Task, k: int) -> Replication:
         return Replication(pit, None, time.perf_counter() - begun)
     except Exception as error:
         return Replication({}, f"{type(error).__name__}: {error}", time.perf_counter() - begun)
+
+
+def _truth(task: _Task, theta_key: PRNGKeyArray, data_key: PRNGKeyArray) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Parameters, path and observations of one replication.
+
+    A posterior under a `support` is that of the model given that the path stays in it. So a path that leaves it is drawn
+    again with parameters of its own: the truth, too, is then one of the model given that.
+    """
+    prior, transforms = task.model.parameters, task.model.state_transforms
+    held = [k for k, transform in enumerate(transforms) if not isinstance(transform, IdentityTransform)]
+    options = {"inputs": task.inputs, "observe_every": task.observe_every}
+    for n in range(TRIES if held else 1):
+        theta = prior.constrain(prior.sample(jr.fold_in(theta_key, n), 1)[0])
+        try:
+            x, y = simulate(task.model, theta, task.length, key=jr.fold_in(data_key, n), **options)
+        except ValueError:
+            if not held:
+                raise
+            continue
+        if all(bool(np.all(transforms[k].codomain(jnp.asarray(x[:, k])))) for k in held):
+            if not np.isfinite(y[:: task.observe_every]).all():
+                raise ValueError("The simulated observations must be finite; some are not. Pass a narrower `prior`.")
+            return theta, x, y
+    raise ValueError(f"A simulated path must stay in `support`; {TRIES} did not. Pass a narrower `prior` or a smaller `dt`.")
 
 
 def _drawn(found: Any, task: _Task, key: PRNGKeyArray) -> dict[str, np.ndarray]:

@@ -197,7 +197,7 @@ def rivals(found: tuple[Mode, ...], model: AbstractModel) -> tuple[str, ...]:
     best, lines = found[0], []
     for mode in found[1:]:
         line = (
-            f"rival mode at {_by_name(model, mode.theta)}: {best.log_evidence - mode.log_evidence:.1f} nats less by Laplace"
+            f"rival mode at {by_name(model, mode.theta)}: {best.log_evidence - mode.log_evidence:.1f} nats less by Laplace"
         )
         if np.isfinite(mode.elbo):
             below = best.elbo - mode.elbo
@@ -207,7 +207,8 @@ def rivals(found: tuple[Mode, ...], model: AbstractModel) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _by_name(model: AbstractModel, theta: np.ndarray) -> str:
+def by_name(model: AbstractModel, theta: np.ndarray) -> str:
+    """Unconstrained parameters as text, by name on the user's own scale."""
     values: dict[str, Any] = model.parameters.constrain(jnp.asarray(theta, jnp.float32))
     names = model.parameters.distributions
     return ", ".join(f"{name} = {np.array2string(np.asarray(values[name]), precision=4)}" for name in names)

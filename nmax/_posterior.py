@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,12 +12,16 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from nmax._check import check_count, check_key
+from nmax._check import check_count, check_key, check_positive
+from nmax._evidence import Evidence, evidence
 from nmax._noise import noise
 from nmax._objective import mirrored_elbo, noise_size
 from nmax._start import Mode
+from nmax._strip import DRAWS, THETAS, PathSummary, Strip, path_summary, strip
 from nmax._summary import Summary, summarise
 from nmax._train import Outcome
+from nmax.checks import Check, examine
+from nmax.checks._residuals import Residuals, residuals
 from nmax.data import Series, Windows
 from nmax.guides import Guide
 from nmax.models import AbstractModel
@@ -51,6 +55,7 @@ class Posterior:
         seconds: wall clock of the fit, compilation included.
         notes: what the guide found and chose, in sentences.
         modes: the modes of θ that several starts led to, the one that was taken first.
+        checked: what `check` found, once it has been called.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Posterior:
         self.reason, self.converged, self.convergence = outcome.reason, outcome.converged, outcome.convergence
         self.steps, self.skipped = outcome.steps, outcome.skipped
         self.seconds, self.notes, self.modes = seconds, notes, modes
+        self.checked: Check | None = None
 
     def theta(self, draws: int, *, key: PRNGKeyArray) -> dict[str, np.ndarray]:
         """Draws of the parameters on the user's own scale, name -> array with the draws along the first axis.
@@ -85,12 +91,7 @@ class Posterior:
 
         The same key gives the same path however it is cut up.
         """
-        stop = self.series.length + 1 if stop is None else stop
-        if not 0 <= start < stop <= self.series.length + 1:
-            raise ValueError(
-                f"`start` and `stop` must satisfy 0 <= start < stop <= {self.series.length + 1}, the number of rows of y; "
-                f"got start={start}, stop={stop}."
-            )
+        start, stop = self._stretch(start, stop)
         keys = _draw_keys(key, draws)
         out = np.empty((len(keys), stop - start, self.model.state_size), np.float32)
         for piece in range(start // PIECE, (stop - 1) // PIECE + 1):
@@ -120,6 +121,72 @@ class Posterior:
         totals = np.array([float(_mean_elbo(self.guide, self.series, self.windows, count, k)) for k in keys], np.float64)
         return Estimate(float(totals.mean()), float(totals.std(ddof=1) / np.sqrt(passes)))
 
+    def evidence(self, *, error: float = 0.05, most: int = 2_048, key: PRNGKeyArray) -> Evidence:
+        """The log evidence of the model, with its standard error, at a cost of O(T) a draw of θ.
+
+        Draws of θ by q(θ) are weighted with the likelihood that a particle filter with the look-ahead as proposal gives
+        them, which is unbiased: the guide's errors make it slower, not wrong. `khat` says whether to rely on it.
+
+        Args:
+            error: standard error in nats at which to stop.
+            most: draws of θ at the most.
+            key: random key.
+        """
+        error, most = check_positive("error", error), check_count("most", most)
+        return evidence(self.guide, self.series, error=error, most=most, key=check_key(key))
+
+    def strip(
+        self, *, start: int = 1, stop: int | None = None, width: int = 64, most: int = 1_000, key: PRNGKeyArray
+    ) -> Strip:
+        """Where q(x | θ) is bad: k̂ and effective share of the paths of windows along the series, each in O(width).
+
+        Args:
+            start: first step that is looked at.
+            stop: one past the last.
+            width: steps of a window.
+            most: windows; where the stretch has more, so many spread over it.
+            key: random key.
+        """
+        start, stop = self._stretch(max(start, 1), stop)
+        width = min(check_count("width", width), stop - start)
+        starts = np.arange(start, stop, width)
+        if len(starts) > check_count("most", most):
+            starts = starts[np.linspace(0, len(starts) - 1, most).astype(np.int64)]
+        return strip(self.guide, self.series, starts, width, thetas=THETAS, draws=DRAWS, key=check_key(key))
+
+    def path_summary(
+        self, *, start: int = 0, stop: int | None = None, width: int = 64, thetas: int = 8, key: PRNGKeyArray
+    ) -> PathSummary:
+        """Mean, sd and quantiles of states `start, ..., stop - 1`, corrected by weights where k̂ allows.
+
+        At each of `thetas` draws of θ, 64 paths of a window are weighted against each other. Rows whose weights are too
+        uneven stay as the guide draws them, and are marked.
+        """
+        start, stop = self._stretch(start, stop)
+        width = min(check_count("width", width), self.series.length)
+        thetas = check_count("thetas", thetas)
+        options = {"width": width, "thetas": thetas, "draws": DRAWS}
+        return path_summary(self.guide, self.series, start, stop, **options, key=check_key(key))
+
+    def residuals(self, *, key: PRNGKeyArray) -> Residuals:
+        """Where observations lie among forecasts one observation ahead, at the centre of q(θ)."""
+        return residuals(self.guide, self.series, key=check_key(key))
+
+    def check(self, *, known: Sequence[str] = (), key: PRNGKeyArray | None = None) -> Check:
+        """Whether to trust this: `trust`, `trust the means, not the widths` or `do not trust`, with reasons and remedies.
+
+        Takes about as long as the fit. `summary` shows the verdict from then on. Its key is fixed unless given.
+
+        Args:
+            known: names of parameters that are meant to rest on their prior.
+            key: random key.
+        """
+        names = set(self.model.parameters.distributions)
+        if unknown := sorted(set(known) - names):
+            raise ValueError(f"`known` must name parameters, {sorted(names)}; got {unknown}.")
+        self.checked = examine(self, known=tuple(known), key=jr.key(0) if key is None else check_key(key))
+        return self.checked
+
     def log_prob(self, theta: Mapping[str, Any]) -> float:
         """Log density of q at parameters given by name, on the user's own scale."""
         prior = self.model.parameters
@@ -139,10 +206,20 @@ class Posterior:
             steps=self.steps,
             seconds=self.seconds,
             reason=self.reason,
+            verdict="" if self.checked is None else str(self.checked),
             could_change=self.convergence.could_change,
             skipped=self.skipped,
             notes=self.notes,
         )
+
+    def _stretch(self, start: int, stop: int | None) -> tuple[int, int]:
+        stop = self.series.length + 1 if stop is None else stop
+        if not 0 <= start < stop <= self.series.length + 1:
+            raise ValueError(
+                f"`start` and `stop` must satisfy 0 <= start < stop <= {self.series.length + 1}, the number of rows of y; "
+                f"got start={start}, stop={stop}."
+            )
+        return start, stop
 
     def __repr__(self) -> str:
         names = ", ".join(self.model.parameters.distributions)

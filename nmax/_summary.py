@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 QUANTILES = (0.05, 0.5, 0.95)
+UNCHECKED = "not checked: fit.check() says whether to trust this"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Summary:
         skipped: steps left out because their gradient was not finite.
         notes: what the guide found and chose.
         could_change: what going on could still change.
+        verdict: what a check said, if there was one.
     """
 
     parameters: dict[str, dict[str, float]]
@@ -36,6 +38,7 @@ class Summary:
     skipped: int
     notes: tuple[str, ...] = ()
     could_change: str = ""
+    verdict: str = ""
 
     def __str__(self) -> str:
         lines = table(self.parameters)
@@ -48,7 +51,7 @@ class Summary:
             lines.append(self.could_change)
         if self.skipped:
             lines.append(f"{self.skipped} steps were left out: their gradient was not finite")
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*lines, *self.notes, self.verdict or UNCHECKED])
 
     __repr__ = __str__
 

@@ -30,7 +30,7 @@ LAYERS = [
     {"_train", "_start", "_chains"},
     {"_natural", "_find", "_chain_file", "_particles"},
     {"_locate", "_evidence", "_strip"},
-    {"_verdict"},
+    {"checks"},
     {"_posterior", "_draws", "_calibration"},
     {"_fit"},
     {"_sample"},

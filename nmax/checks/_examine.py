@@ -1,0 +1,64 @@
+"""All examinations of a fit, one after the other."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from nmax._natural import MANY
+from nmax.checks._finding import TRUST, TRUST_MEANS, Check, Finding
+from nmax.checks._path import by_gap, by_strip
+from nmax.checks._residuals import by_residuals, residuals
+from nmax.checks._rivals import by_new_starts
+from nmax.checks._theta import by_scores, by_weights, identified
+
+SHORT = 20_000  # steps up to which θ is weighted by a particle filter
+ERROR, DRAWS = 0.05, 768  # of the log evidence, in nats, and draws of θ at the most
+WINDOWS = 400  # of the strip
+PER_WINDOW = 64  # steps
+SKIPPED = 0.02
+
+
+def examine(fit: Any, *, known: tuple[str, ...], key: PRNGKeyArray) -> Check:
+    """Examine an `nmax.Posterior`."""
+    begun = time.perf_counter()
+    evidence_key, elbo_key, theta_key, strip_key, pit_key, mode_key, prior_key = jr.split(key, 7)
+    guide, series = fit.guide, fit.series
+    findings: list[Finding] = []
+    figures: dict[str, Any] = {}
+
+    def note(result: tuple[list[Finding], dict[str, Any]]) -> None:
+        findings.extend(result[0])
+        figures.update(result[1])
+
+    elbo = fit.elbo(key=elbo_key)
+    level = elbo.mean
+    if series.length <= SHORT and fit.windows.count < max(MANY, series.length // PER_WINDOW + 2):
+        evidence = fit.evidence(key=evidence_key, error=ERROR, most=DRAWS)
+        level = evidence.mean if evidence.reliable else elbo.mean
+        note(by_weights(guide, evidence, key=theta_key))
+        if evidence.reliable:
+            note(by_gap(elbo, evidence, max(series.length // PER_WINDOW, 1)))
+    else:
+        note(by_scores(guide, series, key=theta_key))
+    note(by_strip(fit.strip(most=WINDOWS, key=strip_key)))
+    note(by_residuals(residuals(guide, series, key=pit_key)))
+    note(by_new_starts(guide, series, level, fit.modes, key=mode_key))
+    note(identified(guide, known, key=prior_key))
+    findings.append(_convergence(fit))
+    figures["elbo"] = elbo.mean
+    return Check(tuple(findings), figures, time.perf_counter() - begun)
+
+
+def _convergence(fit: Any) -> Finding:
+    """Why the fit ended; whether it was at rest weighs less than what the other examinations measure."""
+    if fit.skipped > SKIPPED * max(fit.steps, 1):
+        text = f"{fit.skipped} of {fit.steps} steps had gradients that were not finite"
+        return Finding("training", TRUST_MEANS, text, "A `support`, a smaller `dt` or narrower priors mend that")
+    if not np.isfinite(fit.convergence.mean) and not fit.converged:
+        return Finding("training", TRUST_MEANS, f"{fit.reason}; {fit.convergence.could_change}", "Go on for more steps")
+    return Finding("training", TRUST, f"{fit.reason}; {fit.convergence.could_change}")
