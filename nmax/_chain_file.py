@@ -44,7 +44,8 @@ class ChainFile:
             count = int(kept["records"])
             arrays = [np.split(kept[name], count) if count else [] for name in Record._fields]
             records = [Record(*parts) for parts in zip(*arrays, strict=True)]
-            return ChainState(*restored, key), records, int(kept["warmed"])
+            chains, adaptation = restored
+            return ChainState(chains, adaptation, key), records, int(kept["warmed"])
 
     def write(self, state: ChainState, records: list[Record], warmed: int, *, now: bool = False) -> None:
         """Save, unless that was done a moment ago."""

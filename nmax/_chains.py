@@ -94,13 +94,9 @@ def go_on(
         row = Record(theta, x, info.acceptance_rate, gradients, info.is_divergent, info.energy)
         return states, adaptation, jax.tree.map(lambda rows, new: rows.at[k].set(new), record, row)
 
-    blank = Record(
-        jnp.zeros((CHUNK, chains, size)),
-        jnp.zeros((CHUNK, chains, shape[0] + 1, density.guide.model.state_size)),
-        *(jnp.zeros((CHUNK, chains)) for _ in range(2)),
-        jnp.zeros((CHUNK, chains), bool),
-        jnp.zeros((CHUNK, chains)),
-    )
+    number = jnp.zeros((CHUNK, chains))
+    path = jnp.zeros((CHUNK, chains, shape[0] + 1, density.guide.model.state_size))
+    blank = Record(jnp.zeros((CHUNK, chains, size)), path, number, number, jnp.zeros((CHUNK, chains), bool), number)
     states, adaptation, record = jax.lax.fori_loop(0, count, one, (state.chains, state.adaptation, blank))
     return strong(ChainState(states, adaptation, key)), record
 

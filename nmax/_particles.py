@@ -164,10 +164,10 @@ def _moved(
     """All particles one step on; the logarithm of their mean weight, and where the observation lies among forecasts."""
     model, theta, row = dynamics.model, dynamics.theta, ready.row
     inside = row.inside
-    summary = tuple(unpack(part) for part in (ready.precision, ready.gradient, ready.centre))
 
     def one(u, x, ahead, z):
-        moved, log_det = draw_step(dynamics, unpack(u), ready.before, row, *summary, unpack(z))
+        summary = unpack(ready.precision), unpack(ready.gradient), unpack(ready.centre), unpack(z)
+        moved, log_det = draw_step(dynamics, unpack(u), ready.before, row, *summary)
         moved = jnp.stack(moved) if isinstance(moved, list) else moved
         delta = moved - ready.centre
         later = ready.later_gradient @ delta - 0.5 * delta @ ready.later_precision @ delta

@@ -20,8 +20,7 @@ from nmax._start import Mode
 from nmax._strip import DRAWS, THETAS, PathSummary, Strip, path_summary, strip
 from nmax._summary import Summary, summarise
 from nmax._train import Outcome
-from nmax.checks import Check, examine
-from nmax.checks._residuals import Residuals, residuals
+from nmax.checks import Check, Residuals, examine, residuals
 from nmax.data import Series, Windows
 from nmax.guides import Guide
 from nmax.models import AbstractModel

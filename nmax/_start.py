@@ -246,7 +246,7 @@ def _passed(
     slope = gradient.sum(axis=0) / times + prior.gradient(theta[None])[0]
     if short:
         if covariance is None:
-            covariance = np.diag(np.minimum(times / (gradient**2).sum(axis=0), WIDEST**2))
+            covariance = np.diag(np.minimum(times / np.maximum((gradient**2).sum(axis=0), 1e-12), WIDEST**2))
         few = number[: count * max(1, -(-BENDS // count))]
         bends = _curvature(scores, theta, few, np.linalg.cholesky(covariance), key=key)
         information = bends * (count / len(few))

@@ -56,11 +56,11 @@ class Summary:
     __repr__ = __str__
 
 
-def table(parameters: dict[str, dict[str, float]]) -> list[str]:
+def table(parameters: dict[str, dict[str, float]], what: str = "parameter") -> list[str]:
     """Lines of a table with a row a label and a column a figure."""
-    width = max(len("parameter"), *(len(label) for label in parameters))
+    width = max(len(what), *(len(label) for label in parameters))
     columns = list(next(iter(parameters.values())))
-    lines = [f"{'parameter':<{width}}" + "".join(f"{c:>12}" for c in columns)]
+    lines = [f"{what:<{width}}" + "".join(f"{c:>12}" for c in columns)]
     return lines + [f"{label:<{width}}" + "".join(f"{row[c]:>12.5g}" for c in columns) for label, row in parameters.items()]
 
 

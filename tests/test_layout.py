@@ -32,7 +32,7 @@ LAYERS = [
     {"_locate", "_evidence", "_strip"},
     {"checks"},
     {"_posterior", "_draws", "_calibration"},
-    {"_fit"},
+    {"_fit", "_compare"},
     {"_sample"},
     {"_calibrate"},
     {"__init__"},

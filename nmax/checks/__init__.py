@@ -6,3 +6,5 @@ from nmax.checks._finding import TRUST as TRUST
 from nmax.checks._finding import TRUST_MEANS as TRUST_MEANS
 from nmax.checks._finding import Check as Check
 from nmax.checks._finding import Finding as Finding
+from nmax.checks._residuals import Residuals as Residuals
+from nmax.checks._residuals import residuals as residuals

@@ -37,7 +37,7 @@ def moments_of(guide: Guide, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarr
 
 def by_weights(guide: Guide, evidence: Evidence, *, key: PRNGKeyArray) -> tuple[list[Finding], dict[str, Any]]:
     """Mean and width of every parameter against those of the weighted draws."""
-    weight, khat, effective = evidence.smoothed
+    weight, khat, effective = evidence.smoothed.weight, evidence.khat, evidence.effective
     figures: dict[str, Any] = {"khat": float(khat), "effective draws": float(effective)}
     measured = f"k̂ {khat:.2f}, {len(weight)} weighted draws of θ worth {effective:.0f}"
     if not np.isfinite(evidence.mean) or khat > GOOD or effective < FEWEST:
