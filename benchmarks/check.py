@@ -20,6 +20,7 @@ from references import load
 import nmax
 
 AR1 = {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}
+VOLATILITY = {"trend": 0.0005, "level": -0.2, "reversion": 0.033, "volatility": 0.33, "z0": -6.0}
 RIVAL = {"growth": 1.35, "predation": 0.0060, "death": 0.81}  # the fast mode of sparse Lotka–Volterra
 
 
@@ -98,7 +99,7 @@ def cases(shared: Path):
         3: ("Lotka–Volterra, dense", True, lambda: stored("lv_dense_s21"), {}),
         4: ("Lotka–Volterra, sparse", True, lambda: stored("lv_sparse_s21"), {}),
         5: ("FitzHugh–Nagumo, T = 2,000", True, lambda: stored("fhn_T2000_s31"), {}),
-        6: ("Treasury bills, paper's form", True, lambda: stored("sv_tbill_paper"), {}),
+        6: ("stochastic volatility", True, lambda: simulated(nmax.models.stochastic_volatility(), VOLATILITY, 1_500, 7), {}),
         7: ("AR(1), T = 100,000", True, lambda: stored("ar1_T100000_s11"), {}),
         8: ("Student t, 40 % missing", True, lambda: simulated(STUDENT, truth, 1_000, 2, 0.4), {}),
         9: ("Poisson counts", True, lambda: simulated(COUNTS, truth, 500, 3), {}),

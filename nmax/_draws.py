@@ -46,13 +46,23 @@ class Draws:
         model: the model.
         series: the data.
         record: every draw: θ unconstrained, the path, acceptance rates, gradients, divergences, energies.
-        seconds: wall clock, with that of finding the mode if no fit was given.
+        seconds: wall clock, with that of the quick fit if none was given.
+        drawing: seconds of it that went into the draws that are kept.
         notes: rival modes that the chains do not visit, in sentences.
         mixing: label of a parameter -> R-hat, bulk and tail effective sample size.
     """
 
-    def __init__(self, model: AbstractModel, series: Series, record: Record, seconds: float, notes: tuple[str, ...] = ()):
-        self.model, self.series, self.record, self.seconds, self.notes = model, series, record, seconds, notes
+    def __init__(
+        self,
+        model: AbstractModel,
+        series: Series,
+        record: Record,
+        seconds: float,
+        notes: tuple[str, ...] = (),
+        drawing: float = float("nan"),
+    ):
+        self.model, self.series, self.record = model, series, record
+        self.seconds, self.drawing, self.notes = seconds, drawing, notes
         chains = record.theta.shape[1]
         self.mixing: dict[str, Mixing] = {
             label: mixing(draws.reshape(-1, chains).T) for label, draws in entries(self.theta()).items()

@@ -139,7 +139,7 @@ def _begun(guide: LookaheadSampler, series: Series, dynamics: Dynamics, number: 
     drawn = jr.normal(key, (particles, len(guide.drawn))) @ reference.root[at].T + reference.mean[at][None]
     u = jnp.where(inside, drawn, dynamics.start[None])
     x = jax.vmap(lambda one: dynamics.state(one, row))(u)
-    x = jnp.where(inside, x, jnp.asarray(dynamics.model.initial(dynamics.theta), x.dtype)[None])
+    x = jnp.where(inside, x, guide.start(dynamics.theta, series)[None])
     return Cloud(u, x, jnp.zeros(particles), jnp.full(particles, -jnp.log(particles)), x)
 
 

@@ -89,8 +89,9 @@ def sample(
     state = begun(density, chains, chain_key)
     _say_how_long(density, state, warmup + draws)
     file = ChainFile(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)
-    record = _run(density, state, file, -(-warmup // CHUNK), -(-draws // CHUNK), target, progress)
-    return Draws(model, fit.series, record, time.perf_counter() - start, rivals(fit.modes, model))
+    record, drawing = _run(density, state, file, -(-warmup // CHUNK), -(-draws // CHUNK), target, progress)
+    seconds = time.perf_counter() - start
+    return Draws(model, fit.series, record, seconds, rivals(fit.modes, model), drawing)
 
 
 def _quick_fit(
@@ -121,23 +122,25 @@ def _quietly(work: Any) -> None:
 
 def _run(
     density: NoiseDensity, state: ChainState, file: ChainFile, warm_calls: int, calls: int, target: float, progress: bool
-) -> Record:
-    """Warm the chains up, then draw; what a checkpoint holds is not done again."""
+) -> tuple[Record, float]:
+    """Warm the chains up, then draw, and how long the latter took; what a checkpoint holds is not done again."""
+    drawing = 0.0
     state, records, warmed = file.read(state)
     meter = make_meter(progress, (warm_calls + calls) * CHUNK)
     try:
         for number in range(warmed + len(records), warm_calls + calls):
-            warm = number < warm_calls
+            warm, once = number < warm_calls, time.perf_counter()
             state, record = go_on(density, state, jnp.array(warm), jnp.float32(target), jnp.int32(CHUNK))
             if not warm:
                 records.append(jax.tree.map(np.asarray, record))
+                drawing += time.perf_counter() - once
             warmed = min(number + 1, warm_calls)
             meter.update(CHUNK, float(state.chains.logdensity.mean()), "warm up" if warm else "sample")
             file.write(state, records, warmed)
     finally:
         meter.close()
         file.write(state, records, warmed, now=True)
-    return Record(*map(np.concatenate, zip(*records, strict=True)))
+    return Record(*map(np.concatenate, zip(*records, strict=True))), drawing
 
 
 def _say_how_long(density: NoiseDensity, state: ChainState, draws: int) -> None:

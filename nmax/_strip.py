@@ -20,7 +20,7 @@ from nmax.guides import Guide, LookaheadSampler
 from nmax.lookahead import Dynamics, linearised, look_ahead
 
 THETAS, DRAWS = 4, 64  # draws of θ, and of the path at each
-POOR, DOUBTFUL = 0.5, 0.8  # effective shares below which a window is bad, and below which it is if k̂ says so too
+POOR = 0.15  # effective share below which a window is bad: about a nat lost in it
 LANES = 1_024  # paths of windows at a time
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -48,7 +48,7 @@ class Strip:
     @property
     def bad(self) -> np.ndarray:
         """Which windows q does not describe well."""
-        return (self.effective < POOR) | ((self.effective < DOUBTFUL) & (self.khat > GOOD))
+        return self.effective < POOR
 
     def stretches(self) -> tuple[tuple[int, int], ...]:
         """The bad windows as (first step, one past the last), neighbours put together."""

@@ -77,7 +77,7 @@ def test_a_gap_and_bad_windows_are_judged():
     starts = np.arange(1, 6_401, 64)
 
     def strip(bad):
-        effective = np.where(np.arange(100) < bad, 0.1, 0.95)
+        effective = np.where(np.arange(100) < bad, 0.05, 0.95)
         return Strip(starts, starts + 64, np.full(100, 0.2), effective, np.zeros(100))
 
     assert levels(by_strip(strip(0))) == {TRUST}

@@ -1,5 +1,6 @@
 """The particle filter: exact where the model is linear and Gaussian, unbiased where not; evidence, weights, forecasts."""
 
+import copy
 import math
 
 import equinox as eqx
@@ -19,7 +20,7 @@ from nmax._pareto import smoothed
 from nmax._particles import filter_guide, filtered
 from nmax.checks import residuals
 from nmax.data import make_series
-from nmax.reference import ar1_exact, kalman_filter
+from nmax.reference import LinearGaussian, ar1_exact, kalman_filter
 
 
 def built(model, y, **options):
@@ -45,6 +46,22 @@ def test_a_linear_gaussian_likelihood_is_exact_for_every_noise(d, observed, bloc
     guide, series = built(model, y, block=block, buffer=None if block is None else 40)
     values = log_likelihoods(guide, series, jnp.zeros(1), 4, jr.split(jr.key(1), 3))
     np.testing.assert_allclose(values, kalman_filter(exact, y).log_likelihood, atol=0.02)
+
+
+def test_a_component_that_the_data_show_counts_by_its_own_density():
+    """Two independent components, one seen with error and with gaps, one exactly: two scalar models, exact each."""
+    model = random_walk(d=2, observed=1, exactly_observed={1: 1})
+    theta = {"level": 2.0, "noise": 1.0}
+    y = np.array(nmax.simulate(model, theta, 60, key=jr.key(9)).y, float)
+    y[0, 1], y[10:20, 0] = 3.3, np.nan  # the start of what is shown is read off the data, too
+    guide, series = built(model, y)
+    flat = jnp.asarray(model.parameters.unconstrain(theta))
+    values = log_likelihoods(guide, series, flat, 4, jr.split(jr.key(1), 2))
+    one = np.ones((1, 1))
+    scalar = LinearGaussian(np.array([2.0]), np.array([0.4]), 0.8 * one, one, one, 0.25 * one)
+    shown = y[1:, 1] - 0.4 - 0.8 * y[:-1, 1]
+    expected = kalman_filter(scalar, y[:, :1]).log_likelihood + np.sum(-0.5 * shown**2 - 0.5 * math.log(2 * math.pi))
+    np.testing.assert_allclose(values, expected, atol=0.01)
 
 
 @pytest.mark.stat
@@ -75,11 +92,16 @@ def test_the_likelihood_is_unbiased_where_the_guide_is_not_exact():
     assert_mean(np.exp(values - np.log(expected))[:, None], np.ones(1))
 
 
-def test_the_evidence_of_ar1_is_the_exact_one():
+@pytest.fixture(scope="module")
+def fitted():
     model = nmax.models.ar1()
     truth = {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}
     _, y = nmax.simulate(model, truth, 200, key=jr.key(4))
-    fit = nmax.fit(model, y, key=jr.key(0), progress=False)
+    return y, nmax.fit(model, y, key=jr.key(0), progress=False)
+
+
+def test_the_evidence_of_ar1_is_the_exact_one(fitted):
+    y, fit = fitted
     found = fit.evidence(key=jr.key(1))
     exact = ar1_exact(y[:, 0], 4_000, seed=0).log_evidence
     assert found.reliable
@@ -130,25 +152,34 @@ def _at(guide, loc):
     return eqx.tree_at(lambda g: g.theta_flow.head.loc, guide, loc)
 
 
-def test_bad_comparisons_are_refused():
-    model, other = random_walk(), random_walk()
-    truth = {"level": 2.0, "noise": 1.0}
-    fits = []
-    for k, own in enumerate((model, other)):
-        _, y = nmax.simulate(own, truth, 20, key=jr.key(k))
-        fits.append(
-            nmax.fit(own, y, key=jr.key(0), guide=nmax.MovingAverageGuide(layers=1), steps=1, pretrain=0, progress=False)
-        )
+def test_bad_comparisons_are_refused(fitted):
+    y, fit = fitted
+    other, unsearched = copy.copy(fit), copy.copy(fit)
+    other.series, unsearched.modes = make_series(y + 1.0), ()
     with pytest.raises(ValueError, match="same data"):
-        nmax.compare(fits, key=jr.key(0))
+        nmax.compare([fit, other], key=jr.key(0))
     with pytest.raises(ValueError, match="'evidence' or 'elbo'"):
-        nmax.compare(fits, by="aic", key=jr.key(0))
+        nmax.compare([fit, fit], by="aic", key=jr.key(0))
     with pytest.raises(ValueError, match="at least one fit"):
         nmax.compare([], key=jr.key(0))
     with pytest.raises(TypeError, match="what nmax.fit returns"):
-        nmax.compare([fits[0], 3], key=jr.key(0))
+        nmax.compare([fit, 3], key=jr.key(0))
     with pytest.raises(ValueError, match="rival modes"):
-        nmax.compare(fits[:1], key=jr.key(0))
-    by_elbo = nmax.compare([fits[0], fits[0]], by="elbo", key=jr.key(0))
+        nmax.compare([unsearched], key=jr.key(0))
+    by_elbo = nmax.compare([fit, fit], by="elbo", key=jr.key(0))
     assert sum(row["weight"] for row in by_elbo.rows.values()) == pytest.approx(1.0)
     assert "bounds, not evidence" in str(by_elbo)
+    rival = fit.modes[0]._replace(theta=fit.modes[0].theta + 1.0, log_evidence=fit.modes[0].log_evidence - np.log(3.0))
+    unsearched.modes = (fit.modes[0], rival)
+    weights = [row["weight"] for row in nmax.compare([unsearched], key=jr.key(0)).rows.values()]
+    np.testing.assert_allclose(weights, [0.75, 0.25], rtol=1e-6)
+
+
+def test_what_cannot_be_asked_is_refused(fitted):
+    _, fit = fitted
+    with pytest.raises(ValueError, match="0 <= start < stop"):
+        fit.strip(start=10, stop=5, key=jr.key(0))
+    with pytest.raises(ValueError, match="`known` must name parameters"):
+        fit.check(known=("sd",))
+    with pytest.raises(ValueError, match="`error`"):
+        fit.evidence(error=-1.0, key=jr.key(0))
