@@ -16,6 +16,8 @@ from nmax._noise_density import NoiseDensity, Position, strong
 CHUNK = 25  # draws of each chain in one call
 FIRST_STEP, LONGEST_STEP = 0.5, 1.1  # angles of a step: the first, and the most
 HALF, WHOLE = 1.03 * math.pi, 1.9 * math.pi  # between these a trajectory is seen to turn back
+LOWER = 500.0  # nats by which the density at a start is taken for lower, so that the first trajectory leaves it
+PATHS = 32  # made at a time
 DEEPEST = 8  # doublings of a trajectory at the most
 
 
@@ -38,7 +40,8 @@ class Record(NamedTuple):
 
     Attributes:
         theta: the parameters, unconstrained.
-        x: the path.
+        e: their noise.
+        z: the noise of the path.
         acceptance: mean acceptance rate of the trajectory.
         gradients: its steps.
         divergent: whether it left the road.
@@ -46,7 +49,8 @@ class Record(NamedTuple):
     """
 
     theta: Any
-    x: Any
+    e: Any
+    z: Any
     acceptance: Any
     gradients: Any
     divergent: Any
@@ -55,12 +59,19 @@ class Record(NamedTuple):
 
 @eqx.filter_jit
 def begun(density: NoiseDensity, chains: int, key: PRNGKeyArray) -> ChainState:
-    """Chains started from independent draws of the guide itself."""
-    blackjax, dual_averaging = _sampler()
+    """Chains started from independent draws of the guide itself.
+
+    They take the density for the guide's own, and much lower, until their first trajectory has left for good: that saves
+    compiling the gradient once more. What comes of it must be thrown away.
+    """
+    from blackjax.mcmc.hmc import HMCState
+
+    _, dual_averaging = _sampler()
     size, shape = density.shape
     e_key, z_key, key = jr.split(key, 3)
     position = Position(jr.normal(e_key, (chains, size)), jr.normal(z_key, (chains, *shape)))
-    states = jax.vmap(lambda one: blackjax.nuts.init(one, density))(position)
+    square: Any = jnp.sum(position.e**2, axis=1) + jnp.sum(position.z**2, axis=(1, 2))
+    states = HMCState(position, -0.5 * square - LOWER, jax.tree.map(jnp.negative, position))
     init, _, _ = dual_averaging(0.8)
     return strong(ChainState(states, jax.tree.map(jnp.asarray, init(FIRST_STEP)), key))
 
@@ -89,14 +100,15 @@ def go_on(
         states, info = jax.vmap(lambda key, at: kernel(key, at, density, step, metric, DEEPEST))(keys, states)
         adapted = _capped(update(adaptation, jnp.mean(info.acceptance_rate)))
         adaptation = jax.tree.map(lambda new, old: jnp.where(warm, new, old), adapted, adaptation)
-        theta, x = jax.vmap(density.states)(states.position)
+        e, z = states.position
+        theta, _ = jax.vmap(density.guide.theta)(e)
         gradients = info.num_integration_steps.astype(jnp.float32)
-        row = Record(theta, x, info.acceptance_rate, gradients, info.is_divergent, info.energy)
+        row = Record(theta, e, z, info.acceptance_rate, gradients, info.is_divergent, info.energy)
         return states, adaptation, jax.tree.map(lambda rows, new: rows.at[k].set(new), record, row)
 
-    number = jnp.zeros((CHUNK, chains))
-    path = jnp.zeros((CHUNK, chains, shape[0] + 1, density.guide.model.state_size))
-    blank = Record(jnp.zeros((CHUNK, chains, size)), path, number, number, jnp.zeros((CHUNK, chains), bool), number)
+    number, noise = jnp.zeros((CHUNK, chains)), jnp.zeros((CHUNK, chains, size))
+    path_noise = jnp.zeros((CHUNK, chains, *shape))
+    blank = Record(noise, noise, path_noise, number, number, jnp.zeros((CHUNK, chains), bool), number)
     states, adaptation, record = jax.lax.fori_loop(0, count, one, (state.chains, state.adaptation, blank))
     return strong(ChainState(states, adaptation, key)), record
 
@@ -143,6 +155,12 @@ def whole_turns(angle: Float[Array, ""]) -> Float[Array, ""]:
     angle = jnp.minimum(angle, LONGEST_STEP)
     looks = jnp.ceil(jnp.log2(HALF / angle + 1.0))
     return jnp.minimum(angle, WHOLE / (2.0**looks - 1.0))
+
+
+@eqx.filter_jit
+def paths(density: NoiseDensity, e: Float[Array, "draw param"], z: Float[Array, "draw time drawn"]) -> Array:
+    """The paths of draws."""
+    return jax.lax.map(lambda own: density.states(Position(*own))[1], (e, z), batch_size=PATHS)
 
 
 @eqx.filter_jit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from nmax._chains import Record
+from nmax._chains import Record, paths
 from nmax._check import check_count, check_key
 from nmax._diagnostics import Mixing, mixing
+from nmax._noise_density import NoiseDensity
 from nmax._summary import entries, figures, table
-from nmax.data import Series
-from nmax.models import AbstractModel
 
 RHAT, LEAST = 1.01, 400  # what R-hat may be and how many effective draws there should be
 
@@ -45,7 +45,8 @@ class Draws:
     Attributes:
         model: the model.
         series: the data.
-        record: every draw: θ unconstrained, the path, acceptance rates, gradients, divergences, energies.
+        density: what was sampled from, with the map from noise to path.
+        record: every draw: θ unconstrained, noise, acceptance rates, gradients, divergences, energies.
         seconds: wall clock, with that of the quick fit if none was given.
         drawing: seconds of it that went into the draws that are kept.
         notes: rival modes that the chains do not visit, in sentences.
@@ -54,14 +55,14 @@ class Draws:
 
     def __init__(
         self,
-        model: AbstractModel,
-        series: Series,
+        density: NoiseDensity,
         record: Record,
         seconds: float,
         notes: tuple[str, ...] = (),
         drawing: float = float("nan"),
     ):
-        self.model, self.series, self.record = model, series, record
+        self.density, self.record = density, record
+        self.model, self.series = density.guide.model, density.series
         self.seconds, self.drawing, self.notes = seconds, drawing, notes
         chains = record.theta.shape[1]
         self.mixing: dict[str, Mixing] = {
@@ -72,6 +73,12 @@ class Draws:
     def count(self) -> int:
         """Draws of all chains together."""
         return self.record.theta.shape[0] * self.record.theta.shape[1]
+
+    @cached_property
+    def x(self) -> Float[np.ndarray, "draw time state"]:
+        """The path of every draw, made from its noise when first asked for."""
+        e, z = (jnp.asarray(a).reshape(self.count, *a.shape[2:]) for a in (self.record.e, self.record.z))
+        return np.asarray(paths(self.density, e, z))
 
     @property
     def divergences(self) -> int:
@@ -94,8 +101,7 @@ class Draws:
                 f"`start` and `stop` must satisfy 0 <= start < stop <= {self.series.length + 1}, the number of rows of y; "
                 f"got start={start}, stop={stop}."
             )
-        x = np.asarray(self.record.x)
-        return x.reshape(self.count, *x.shape[2:])[self._picked(draws, key), start:stop]
+        return self.x[self._picked(draws, key), start:stop]
 
     def path_in_chunks(
         self, draws: int | None = None, *, chunk: int = 8_192, key: PRNGKeyArray | None = None

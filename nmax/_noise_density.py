@@ -90,7 +90,10 @@ def strong(tree: Any) -> Any:
     return jax.tree.map(one, tree)
 
 
-@eqx.filter_jit
+QUICKLY: Any = {"compiler_options": {"xla_backend_optimization_level": 0}}  # it runs once: compiling is all it costs
+
+
+@eqx.filter_jit(**QUICKLY)
 def _noise_density(guide: Guide, series: Series) -> NoiseDensity:
     zero = jnp.zeros(())
     bare = NoiseDensity(guide, series, (zero, jnp.zeros(series.length)))

@@ -91,7 +91,7 @@ def sample(
     file = ChainFile(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)
     record, drawing = _run(density, state, file, -(-warmup // CHUNK), -(-draws // CHUNK), target, progress)
     seconds = time.perf_counter() - start
-    return Draws(model, fit.series, record, seconds, rivals(fit.modes, model), drawing)
+    return Draws(density, record, seconds, rivals(fit.modes, model), drawing)
 
 
 def _quick_fit(
@@ -127,6 +127,8 @@ def _run(
     drawing = 0.0
     state, records, warmed = file.read(state)
     meter = make_meter(progress, (warm_calls + calls) * CHUNK)
+    if not warm_calls and not records:  # a start's first trajectory never counts
+        state, _ = go_on(density, state, jnp.array(False), jnp.float32(target), jnp.int32(1))
     try:
         for number in range(warmed + len(records), warm_calls + calls):
             warm, once = number < warm_calls, time.perf_counter()

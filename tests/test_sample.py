@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from blackjax.mcmc.integrators import IntegratorState
 from helpers import random_walk
 
 import nmax
+from nmax._chains import begun, go_on, rotation, whole_turns
 from nmax._diagnostics import mixing
 from nmax._noise_density import Position, noise_density
 from nmax.models import log_prob_of_rows
@@ -69,6 +71,45 @@ def test_a_bad_guide_has_the_same_posterior(fitted):
     scale = np.array([fit.guide.theta(k)[1] + 0.5 * jnp.sum(k**2) for k in e])
     scale -= np.array([wide.theta(k)[1] + 0.5 * jnp.sum(k**2) for k in back])
     np.testing.assert_allclose(np.diff(ours - theirs), np.diff(-scale), atol=2e-3)
+
+
+def test_a_step_is_reversible_keeps_volume_and_turns_a_normal_density_exactly():
+    def bent(q):
+        return -0.5 * jnp.sum(q**2) - 0.1 * jnp.sum(q**4) + 0.2 * q[0] * q[1]
+
+    def moved(density, qp, angle):
+        q, p = qp[:2], qp[2:]
+        start = IntegratorState(q, p, *jax.value_and_grad(density)(q))
+        end = rotation(density, None)(start, angle)
+        return jnp.concatenate([end.position, end.momentum]), end
+
+    at = jnp.array([0.3, -1.2, 0.7, 0.4])
+    there, _ = moved(bent, at, 0.4)
+    back, _ = moved(bent, there * jnp.array([1, 1, -1, -1]), 0.4)
+    np.testing.assert_allclose(back * jnp.array([1, 1, -1, -1]), at, atol=1e-5)
+    volume = jnp.linalg.det(jax.jacobian(lambda qp: moved(bent, qp, 0.4)[0])(at))
+    np.testing.assert_allclose(volume, 1.0, atol=1e-5)
+    turned, end = moved(lambda q: -0.5 * jnp.sum(q**2), at, 1.1)
+    np.testing.assert_allclose(end.logdensity - 0.5 * jnp.sum(end.momentum**2), -0.5 * jnp.sum(at**2), rtol=1e-5)
+    np.testing.assert_allclose(turned[0], jnp.cos(1.1) * at[0] + jnp.sin(1.1) * at[2], rtol=1e-5)
+
+
+def test_every_step_is_seen_to_turn_between_half_a_turn_and_a_whole_one():
+    for angle in np.geomspace(0.01, 5.0, 400):
+        step = float(whole_turns(jnp.float32(angle)))
+        assert 0.6 * min(angle, 1.1) < step <= min(angle, 1.1) + 1e-6
+        looks = [(2**k - 1) * step for k in range(1, 13)]
+        assert any(np.pi <= span < 2 * np.pi for span in looks), angle
+
+
+def test_chains_know_their_density_once_they_have_moved(fitted):
+    _, _, fit = fitted
+    density = noise_density(fit.guide, fit.series)
+    state, record = go_on(density, begun(density, 3, jr.key(1)), jnp.array(True), jnp.float32(0.8), jnp.int32(2))
+    value, slope = jax.vmap(jax.value_and_grad(density))(state.chains.position)
+    np.testing.assert_allclose(state.chains.logdensity, value, atol=1e-3)
+    np.testing.assert_allclose(state.chains.logdensity_grad.z, slope.z, atol=1e-3)
+    assert not np.asarray(record.theta)[2:].any()  # rows beyond those asked for
 
 
 def test_a_run_goes_on_from_its_checkpoint_and_refuses_another(fitted, tmp_path, monkeypatch):
