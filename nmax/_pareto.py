@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 GOOD = 0.7  # k̂ above which weights are not to be relied on
+EVEN = 0.95  # effective share above which weights are all but equal, and have no tail whose shape would matter
 
 
 class Smoothed(NamedTuple):
@@ -36,9 +37,10 @@ def smoothed(log_ratio: Float[np.ndarray, "*batch draw"]) -> Smoothed:
     log_weight, khat = _psis()(jnp.asarray(flat, jnp.float32))
     weight = np.exp(np.asarray(log_weight, np.float64)).reshape(log_ratio.shape)
     weight /= weight.sum(axis=-1, keepdims=True)
-    flatness = np.ptp(scaled, axis=-1) < 1e-3  # nothing but rounding: no tail to speak of
-    khat = np.where(flatness, 0.0, np.nan_to_num(np.asarray(khat, np.float64), nan=np.inf).reshape(log_ratio.shape[:-1]))
-    return Smoothed(weight, khat, 1.0 / np.sum(weight**2, axis=-1))
+    effective = 1.0 / np.sum(weight**2, axis=-1)
+    khat = np.nan_to_num(np.asarray(khat, np.float64), nan=np.inf).reshape(log_ratio.shape[:-1])
+    khat = np.where(effective > EVEN * log_ratio.shape[-1], np.minimum(khat, 0.0), khat)
+    return Smoothed(weight, khat, effective)
 
 
 @functools.cache
