@@ -16,7 +16,7 @@ from nmax._noise_density import NoiseDensity, Position, strong
 CHUNK = 25  # draws of each chain in one call
 FIRST_STEP, LONGEST_STEP = 0.5, 1.1  # angles of a step: the first, and the most
 HALF, WHOLE = 1.03 * math.pi, 1.9 * math.pi  # between these a trajectory is seen to turn back
-LOWER = 500.0  # nats by which the density at a start is taken for lower, so that the first trajectory leaves it
+LOWER = 5e4  # nats by which the density at a start is taken for lower, so that the first trajectory leaves it
 PATHS = 32  # made at a time
 DEEPEST = 8  # doublings of a trajectory at the most
 

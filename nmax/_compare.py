@@ -14,6 +14,7 @@ from nmax._check import check_key, names_its_options
 from nmax._locate import by_name
 from nmax._posterior import Posterior
 from nmax._summary import table
+from nmax.data import same_data
 
 SURE = 3.0  # standard errors
 
@@ -89,11 +90,7 @@ def compare(
 def _check_same_data(named: dict[str, Posterior]) -> None:
     (first_name, first), *others = named.items()
     for name, fit in others:
-        same = fit.series.values.shape == first.series.values.shape and all(
-            bool(np.array_equal(np.asarray(getattr(fit.series, part)), np.asarray(getattr(first.series, part))))
-            for part in ("values", "observed")
-        )
-        if not same:
+        if not same_data(fit.series, first.series):
             raise ValueError(
                 f"All fits must be to the same data, or their evidence says nothing about each other; {name} and "
                 f"{first_name} are not."

@@ -66,9 +66,18 @@ class Evidence:
 
 
 def evidence(
-    guide: Guide, series: Series, *, error: float, most: int, particles: int = PARTICLES, key: PRNGKeyArray
+    guide: Guide,
+    series: Series,
+    *,
+    error: float,
+    most: int,
+    effective: float = 0.0,
+    particles: int = PARTICLES,
+    key: PRNGKeyArray,
 ) -> Evidence:
     r"""Draw θ by q(θ) and weigh it until the standard error is at most `error`, or `most` draws are there.
+
+    Nor are there fewer draws than are worth `effective` equally weighted ones.
 
     $\hat Z = \frac1K \sum_k p(\theta_k)\, \hat p(y \mid \theta_k) / q(\theta_k)$ is unbiased since $\hat p$, by a particle
     filter, is.
@@ -84,7 +93,9 @@ def evidence(
         thetas.append(theta)
         weights.append(rest + factors.sum(axis=1))
         estimate = log_mean_exp(np.concatenate(weights))
-        if call + 1 >= LEAST_CALLS and estimate[1] <= error:
+        draws = (call + 1) * LANES
+        worth = draws / (1.0 + draws * estimate[1] ** 2)  # by the weights' own spread
+        if call + 1 >= LEAST_CALLS and estimate[1] <= error and worth >= effective:
             break
     log_weight = np.concatenate(weights)
     fine = smoothed(log_weight)

@@ -194,8 +194,9 @@ def described(located: Located, series: Series) -> tuple[str, ...]:
 
 def rivals(found: tuple[Mode, ...], model: AbstractModel) -> tuple[str, ...]:
     """A sentence for each mode that was not taken."""
-    best, lines = found[0], []
+    best, lines = found[0] if found else None, []
     for mode in found[1:]:
+        assert best is not None
         line = (
             f"rival mode at {by_name(model, mode.theta)}: {best.log_evidence - mode.log_evidence:.1f} nats less by Laplace"
         )

@@ -40,7 +40,8 @@ def smoothed(log_ratio: Float[np.ndarray, "*batch draw"]) -> Smoothed:
     effective = 1.0 / np.sum(weight**2, axis=-1)
     khat = np.nan_to_num(np.asarray(khat, np.float64), nan=np.inf).reshape(log_ratio.shape[:-1])
     khat = np.where(effective > EVEN * log_ratio.shape[-1], np.minimum(khat, 0.0), khat)
-    return Smoothed(weight, khat, effective)
+    lost = ~np.isfinite(top[..., 0])  # no draw has a density at all
+    return Smoothed(weight, np.where(lost, np.inf, khat), np.where(lost, 0.0, effective))
 
 
 @functools.cache

@@ -222,6 +222,8 @@ def _forecast(dynamics: Dynamics, free: Array, row: Rows, key: PRNGKeyArray) -> 
     def one(x, own):
         move_key, see_key = jr.split(own)
         after = jnp.where(row.inside, model.transition(x, theta, *inputs).sample(move_key), x)
+        held = [transform.codomain(after[k]) for k, transform in enumerate(model.state_transforms)]
+        after = jnp.where(jnp.all(jnp.stack(held)), after, jnp.nan)  # the model is one of paths that stay in the support
         by_column = {column: after[component] for column, component in exact.items()}
         if model.observation is not None:
             seen = jnp.asarray(model.observation(after, theta, *inputs).sample(see_key), jnp.float32)
@@ -232,5 +234,6 @@ def _forecast(dynamics: Dynamics, free: Array, row: Rows, key: PRNGKeyArray) -> 
     own_key, tie_key = jr.split(key)
     after, forecast = jax.vmap(one)(free, jr.split(own_key, len(free)))
     below, equal = jnp.sum(forecast < row.y[None], axis=0), jnp.sum(forecast == row.y[None], axis=0)
-    pit = (below + jr.uniform(tie_key, below.shape) * (equal + 1)) / (len(free) + 1)
-    return after, jnp.where(row.observed & row.inside, pit, jnp.nan)
+    alive = jnp.sum(jnp.isfinite(forecast), axis=0)
+    pit = (below + jr.uniform(tie_key, below.shape) * (equal + 1)) / (alive + 1)
+    return after, jnp.where(row.observed & row.inside & (2 * alive > len(free)), pit, jnp.nan)

@@ -25,7 +25,7 @@ from nmax._noise_density import NoiseDensity, noise_density
 from nmax._posterior import Posterior
 from nmax._progress import make_meter
 from nmax._validate import check_model
-from nmax.data import Series, make_series
+from nmax.data import Series, make_series, same_data
 from nmax.guides import LookaheadGuide, prior_centre
 from nmax.models import AbstractModel
 
@@ -79,12 +79,14 @@ def sample(
     if not 0 < target < 1:
         raise ValueError(f"`target` must lie between 0 and 1; got {target!r}.")
     guide_key, chain_key = jr.split(key)
+    series = make_series(y, inputs)
     if fit is None:
-        series = make_series(y, inputs)
         check_model(model, series)
         fit = _quick_fit(model, y, inputs, series, chains, progress, key=guide_key)
     elif fit.model is not model:
         raise ValueError("`fit` must be one of the same model: pass the model object that it was fitted with.")
+    elif not same_data(series, fit.series):
+        raise ValueError("`fit` must be one of the same data: `y` or `inputs` are not those that it was fitted to.")
     density = noise_density(fit.guide, fit.series)
     state = begun(density, chains, chain_key)
     _say_how_long(density, state, warmup + draws)

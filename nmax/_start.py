@@ -197,7 +197,7 @@ def sharpened(scores: Scores, prior: PriorDensity, mode: Mode, draws: int, *, ke
     value, gradient = scores.weighted(mode.theta, np.arange(scores.windows.count), draws, key=key)
     slope = gradient.sum(axis=0) + prior.gradient(mode.theta[None])[0]
     information = np.cov(gradient.T).reshape(prior.size, -1) * scores.windows.count + prior.curvature(mode.theta)
-    covariance = np.linalg.inv(_positive(information))
+    covariance = np.linalg.inv(positive(information))
     log_evidence = value.sum() + prior.log_prob(mode.theta[None])[0] + 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
     step = covariance @ slope
     left = step / np.sqrt(np.diagonal(covariance))
@@ -252,7 +252,7 @@ def _passed(
         information = bends * (count / len(few))
     else:
         information = np.cov(gradient.T).reshape(prior.size, -1) * count
-    covariance = np.linalg.inv(_positive(information + prior.curvature(theta)))
+    covariance = np.linalg.inv(positive(information + prior.curvature(theta)))
     value = value.sum() / times + float(prior.log_prob(theta[None])[0])
     return _Pass(theta, value, slope, covariance, gradient.reshape(-1, count, prior.size).mean(axis=0))
 
@@ -268,7 +268,7 @@ def _curvature(scores: Scores, theta: np.ndarray, number: np.ndarray, root: np.n
     return 0.5 * (along + along.T)
 
 
-def _positive(matrix: np.ndarray) -> np.ndarray:
+def positive(matrix: np.ndarray) -> np.ndarray:
     """The matrix with its eigenvalues made positive; entries that are not finite, far from any mode, count as zero."""
     matrix = np.nan_to_num(matrix, nan=0.0, posinf=0.0, neginf=0.0)
     scale = np.sqrt(np.abs(np.diagonal(matrix)) + 1e-12)

@@ -157,6 +157,7 @@ def pooled(log_weight: Float[np.ndarray, "window theta draw"]) -> Smoothed:
     top = np.max(log_weight, axis=2, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     total = top + np.log(np.maximum(np.exp(log_weight - top).sum(axis=2, keepdims=True), 1e-300))
+    total = np.where(np.isfinite(log_weight).any(axis=2, keepdims=True), total, 0.0)
     return smoothed((log_weight - total).reshape(len(log_weight), -1))
 
 

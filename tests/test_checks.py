@@ -52,6 +52,8 @@ def test_parameters_by_their_offsets_and_widths():
     assert judged([0.0, 0.0], [1.0, 0.6]) == {TRUST_MEANS}
     assert judged([0.0, 0.0], [1.5, 1.0]) == {TRUST_MEANS}
     assert judged([np.nan, 0.0], [1.0, 1.0]) == {DO_NOT_TRUST}
+    vague = _judged(np.zeros(2), np.ones(2), 0.2, 0.02, 0.3, labels, "weights")
+    assert levels((vague, {})) == {TRUST_MEANS}  # too little to tell is no green light
 
 
 def test_weights_find_a_narrow_and_a_shifted_q(fit):

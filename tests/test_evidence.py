@@ -124,6 +124,9 @@ def test_a_poor_q_of_theta_is_not_relied_on():
     heavy = smoothed(0.45 * e**2)  # a proposal whose width is a third of what it should be
     assert heavy.khat > 0.7
     assert smoothed(np.zeros((3, 100))).khat.tolist() == [0.0, 0.0, 0.0]
+    lost = smoothed(np.full((2, 100), -np.inf))  # nothing has a density: worse than any weight
+    assert lost.effective.tolist() == [0.0, 0.0]
+    assert np.isinf(lost.khat).all()
     assert log_mean_exp(np.array([np.nan, -np.inf])) == (-np.inf, np.inf)
     mean, error = log_mean_exp(np.log([1.0, 3.0]))
     assert mean == pytest.approx(math.log(2.0))

@@ -14,6 +14,7 @@ from helpers import random_walk
 import nmax
 from nmax._chains import begun, go_on, rotation, whole_turns
 from nmax._diagnostics import mixing
+from nmax._locate import rivals
 from nmax._noise_density import Position, noise_density
 from nmax.models import log_prob_of_rows
 from nmax.reference import ar1_exact
@@ -147,6 +148,8 @@ def test_bad_input_is_refused(fitted):
     model, y, fit = fitted
     with pytest.raises(ValueError, match="same model"):
         nmax.sample(random_walk(), y, key=jr.key(0), fit=fit)
+    with pytest.raises(ValueError, match="same data"):
+        nmax.sample(model, y + 1.0, key=jr.key(0), fit=fit)
     with pytest.raises(ValueError, match="`target` must lie"):
         nmax.sample(model, y, key=jr.key(0), fit=fit, target=1.5)
     with pytest.raises(TypeError, match="Did you mean `warmup`"):
@@ -180,3 +183,7 @@ def test_the_draws_are_the_exact_posterior():
     tails = np.array([one.tail for one in draws.mixing.values()])
     assert (np.abs(np.log(ours.std(axis=0) / exact.std(axis=0))) < 4.5 * np.sqrt(1 / (2 * tails)) * 1.5).all()
     assert not draws.divergences
+
+
+def test_a_fit_that_looked_for_no_modes_can_be_sampled_through():
+    assert rivals((), random_walk()) == ()

@@ -9,15 +9,16 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from nmax._natural import MANY
-from nmax.checks._finding import TRUST, TRUST_MEANS, Check, Finding
-from nmax.checks._path import by_gap, by_strip
+from nmax._evidence import evidence as weighed
+from nmax.checks._finding import DO_NOT_TRUST, TRUST, TRUST_MEANS, Check, Finding
+from nmax.checks._path import NO_DENSITY, by_gap, by_strip
 from nmax.checks._residuals import by_residuals, residuals
 from nmax.checks._rivals import by_new_starts
 from nmax.checks._theta import by_scores, by_weights, identified
 
 SHORT = 20_000  # steps up to which θ is weighted by a particle filter
-ERROR, DRAWS = 0.05, 768  # of the log evidence, in nats, and draws of θ at the most
+ERROR = 0.05  # of the log evidence, in nats
+DRAWS, WORTH = 1_536, 250.0  # draws of θ at the most, and what they are to be worth
 WINDOWS = 400  # of the strip
 PER_WINDOW = 64  # steps
 SKIPPED = 0.02
@@ -37,11 +38,13 @@ def examine(fit: Any, *, known: tuple[str, ...], key: PRNGKeyArray) -> Check:
 
     elbo = fit.elbo(key=elbo_key)
     level = elbo.mean
-    if series.length <= SHORT and fit.windows.count < max(MANY, series.length // PER_WINDOW + 2):
-        evidence = fit.evidence(key=evidence_key, error=ERROR, most=DRAWS)
+    if not np.isfinite(elbo.mean):
+        findings.append(Finding("bound", DO_NOT_TRUST, f"the ELBO is {elbo.mean}: some draws have no density", NO_DENSITY))
+    if series.length <= SHORT:
+        evidence = weighed(guide, series, error=ERROR, most=DRAWS, effective=WORTH, key=evidence_key)
         level = evidence.mean if evidence.reliable else elbo.mean
         note(by_weights(guide, evidence, key=theta_key))
-        if evidence.reliable:
+        if evidence.reliable and np.isfinite(elbo.mean):
             note(by_gap(elbo, evidence, max(series.length // PER_WINDOW, 1)))
     else:
         note(by_scores(guide, series, key=theta_key))

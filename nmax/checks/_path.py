@@ -13,6 +13,7 @@ from nmax.checks._finding import DO_NOT_TRUST, TRUST, TRUST_MEANS, Finding
 SOME, MOST = 0.01, 0.3  # shares of the windows that may be bad before widths, or anything, are in doubt
 GAP, GAP_A_WINDOW = 5.0, 0.35  # nats in all, and a window, that the ELBO may fall short of the evidence
 SURE = 3.0
+NO_DENSITY = "Some draws have no density: give a `support` for states that must stay in one, or a smaller `dt`"
 REMEDY = "Look at fit.strip(key=...), use fit.path_summary there, or fit with neural layers, nmax.LookaheadGuide(layers=2)"
 
 
@@ -33,10 +34,8 @@ def by_gap(elbo: Any, evidence: Evidence, windows: int) -> tuple[list[Finding], 
     figures = {"log evidence": evidence.mean, "its error": evidence.standard_error, "gap": gap, "gap's error": error}
     text = f"the ELBO falls short of the log evidence by {gap:.2f} ± {error:.2f} nats"
     if not np.isfinite(gap):
-        remedy = "Some draws have no density: give a `support` for states that must stay in one, or a smaller `dt`"
-        return [
-            Finding("bound", DO_NOT_TRUST, f"the ELBO is {elbo.mean}, the log evidence {evidence.mean}", remedy)
-        ], figures
+        text = f"the ELBO is {elbo.mean}, the log evidence {evidence.mean}"
+        return [Finding("bound", DO_NOT_TRUST, text, NO_DENSITY)], figures
     if gap < -max(SURE * error, 1.0):
         remedy = "One of the two misses mass: sample it exactly with nmax.sample"
         return [Finding("bound", DO_NOT_TRUST, f"{text}, but can only lie below it", remedy)], figures

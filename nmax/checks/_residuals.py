@@ -12,6 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy.special import ndtri
+from scipy.stats import binom
 
 from nmax._particles import filter_guide, filtered
 from nmax.checks._finding import DO_NOT_TRUST, TRUST, Finding
@@ -23,7 +24,8 @@ WHOLE = 6_000  # steps up to which the whole series is looked at
 STRETCHES, STEPS = 16, 512  # beyond: so many stretches, with so many steps each at least
 SURE = 4.0  # standard errors
 EFFECT = 0.1  # and what a mean, spread or correlation must be off by to matter
-TAIL, TAIL_EFFECT = 0.005, 0.01  # share in each tail, and what it must be off by
+TAIL = 0.005  # share in each tail
+TAIL_EFFECT, BY_CHANCE = 0.02, 3e-5  # share of both tails that matters, and the probability of as many by chance
 FEWEST = 20  # forecasts below which nothing is said
 
 
@@ -87,11 +89,16 @@ def by_residuals(found: Residuals) -> tuple[list[Finding], dict[str, Any]]:
         if len(s) < FEWEST:
             continue
         where = f" of column {column}" if found.pit.shape[1] > 1 else ""
-        tests = _tests(s, found.pit[fine, column])
+        tests = _tests(s)
         figures |= {f"{name}{where}": value for name, (value, _, _, _) in tests.items()}
         for name, (value, expected, error, effect) in tests.items():
             if abs(value - expected) > max(SURE * error, effect):
                 faults.append(f"the {name}{where} is {value:.2f} instead of {expected:.2f} ± {error:.2f}")
+        pit = found.pit[fine, column]
+        extreme = int(np.sum((pit < TAIL) | (pit > 1 - TAIL)))
+        figures[f"share of extremes{where}"] = extreme / len(s)
+        if extreme > TAIL_EFFECT * len(s) and binom.sf(extreme - 1, len(s), 2 * TAIL) < BY_CHANCE:
+            faults.append(f"{extreme}{where} lie in the tails where {2 * TAIL * len(s):.0f} should")
     if faults:
         text = f"the model does not describe the data: of {least} forecasts one observation ahead, " + "; ".join(faults[:4])
         remedy = "Change the model: heavier tails, another noise, or dynamics it leaves out"
@@ -103,14 +110,12 @@ def by_residuals(found: Residuals) -> tuple[list[Finding], dict[str, Any]]:
     ], figures
 
 
-def _tests(s: np.ndarray, pit: np.ndarray) -> dict[str, tuple[float, float, float, float]]:
+def _tests(s: np.ndarray) -> dict[str, tuple[float, float, float, float]]:
     """Name -> figure, what it should be, its standard error if the model is right, and what would matter."""
     n = len(s)
-    extreme = float(np.mean((pit < TAIL) | (pit > 1 - TAIL)))
     return {
         "mean": (float(s.mean()), 0.0, n**-0.5, EFFECT),
         "spread": (float(s.std()), 1.0, (2 * n) ** -0.5, EFFECT),
         "correlation with the next": (float(np.mean(s[1:] * s[:-1]) / np.mean(s**2)), 0.0, n**-0.5, EFFECT),
-        "share of extremes": (extreme, 2 * TAIL, (2 * TAIL / n) ** 0.5, TAIL_EFFECT),
         "memory of size": (float(np.corrcoef(np.abs(s[1:]), np.abs(s[:-1]))[0, 1]), 0.0, n**-0.5, EFFECT),
     }

@@ -39,7 +39,8 @@ def by_new_starts(
     if not rivals:
         return [Finding("modes", TRUST, f"{settings.starts} new starts led to no other mode")], {"rival": -np.inf}
     best = max(rivals, key=lambda mode: mode.log_evidence)
-    below = level - best.log_evidence
+    own = [mode.log_evidence for mode in (*found.modes, *fitted[:1]) if mode.arrived and not _apart(mode, mean, covariance)]
+    below = max(own, default=level) - best.log_evidence  # like against like, where the fit's own mode was found again
     figures = {"rival": -below}
     text = f"another mode at {by_name(model, best.theta)}, {below:.1f} nats below this one"
     if below > NOTABLE:
