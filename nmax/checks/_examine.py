@@ -19,6 +19,7 @@ from nmax.checks._theta import by_scores, by_weights, identified
 SHORT = 20_000  # steps up to which θ is weighted by a particle filter
 ERROR = 0.05  # of the log evidence, in nats
 DRAWS, WORTH = 1_536, 250.0  # draws of θ at the most, and what they are to be worth
+AGAIN, MORE_PARTICLES = 512, 512  # draws of θ, and particles for each, where these do not do
 WINDOWS = 400  # of the strip
 PER_WINDOW = 64  # steps
 SKIPPED = 0.02
@@ -42,6 +43,9 @@ def examine(fit: Any, *, known: tuple[str, ...], key: PRNGKeyArray) -> Check:
         findings.append(Finding("bound", DO_NOT_TRUST, f"the ELBO is {elbo.mean}: some draws have no density", NO_DENSITY))
     if series.length <= SHORT:
         evidence = weighed(guide, series, error=ERROR, most=DRAWS, effective=WORTH, key=evidence_key)
+        if not evidence.reliable or evidence.effective < WORTH / 2:  # q(θ) may be fine, and the filter too noisy to tell
+            again = {"most": AGAIN, "effective": WORTH, "particles": MORE_PARTICLES}
+            evidence = weighed(guide, series, error=ERROR, key=evidence_key, **again)
         level = evidence.mean if evidence.reliable else elbo.mean
         note(by_weights(guide, evidence, key=theta_key))
         if evidence.reliable and np.isfinite(elbo.mean):
