@@ -16,7 +16,9 @@ from nmax._chains import Record, paths
 from nmax._check import check_count, check_key
 from nmax._diagnostics import Mixing, mixing
 from nmax._noise_density import NoiseDensity
-from nmax._summary import entries, figures, table
+from nmax._summary import entries, figures
+from nmax._summary import table as table_of
+from nmax.data import Table
 
 RHAT, LEAST = 1.01, 400  # what R-hat may be and how many effective draws there should be
 
@@ -34,7 +36,7 @@ class ChainSummary:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n".join([*table(self.parameters), "", *self.notes])
+        return "\n".join([*table_of(self.parameters), "", *self.notes])
 
     __repr__ = __str__
 
@@ -44,7 +46,8 @@ class Draws:
 
     Attributes:
         model: the model.
-        series: the data.
+        table: the data with the names and times they came with.
+        series: the same as the guide sees them.
         density: what was sampled from, with the map from noise to path.
         record: every draw: θ unconstrained, noise, acceptance rates, gradients, divergences, energies.
         seconds: wall clock, with that of the quick fit if none was given.
@@ -56,12 +59,13 @@ class Draws:
     def __init__(
         self,
         density: NoiseDensity,
+        table: Table,
         record: Record,
         seconds: float,
         notes: tuple[str, ...] = (),
         drawing: float = float("nan"),
     ):
-        self.density, self.record = density, record
+        self.density, self.table, self.record = density, table, record
         self.model, self.series = density.guide.model, density.series
         self.seconds, self.drawing, self.notes = seconds, drawing, notes
         chains = record.theta.shape[1]

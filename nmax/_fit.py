@@ -21,7 +21,7 @@ from nmax._pretrain import pretrain as pretrain_guide
 from nmax._progress import Meter, make_meter
 from nmax._train import DivergedError, Outcome, init, train
 from nmax._validate import check_model
-from nmax.data import Series, Windows, make_series
+from nmax.data import Series, Table, Windows, as_table, make_series
 from nmax.guides import Guide, LookaheadGuide, MovingAverageGuide, prior_centre
 from nmax.models import AbstractModel
 
@@ -87,26 +87,28 @@ def fit(
     goal = _goal(steps, until, settings)
     rule: Optimiser | None = None if optimiser is None else _instance("optimiser", optimiser, Optimiser)
     window = None if window is None else check_count("window", window)
-    series = make_series(y, inputs)
+    table = as_table(y, inputs)
+    series = make_series(table.y, table.inputs)
     check_model(model, series)
     _check_start(pretrain_at, model, settings)
     width = None if window is None else _window(window, series.length)
     meter = make_meter(progress, goal if isinstance(goal, int) else None)
     if isinstance(settings, LookaheadGuide):
         count = draws or LOOKAHEAD_DRAWS
-        return _fit_lookahead(settings, model, series, width, count, goal, rule, meter, watch, key, begun)
+        return _fit_lookahead(settings, model, table, series, width, count, goal, rule, meter, watch, key, begun)
     windows = Windows(series.length, width or min(WINDOW, series.length))
     guide_key, pretrain_key, train_key = jr.split(key, 3)
     q = settings.build(model, series, key=guide_key)
     q = pretrain_guide(q, series, windows, draws or DRAWS, pretrain, at=pretrain_at, key=pretrain_key)
     state, training = init(q, rule or Optimiser(), windows, draws or DRAWS, key=train_key)
     outcome = train(state, series, training, goal, meter, watch)
-    return Posterior(model, series, windows, outcome, time.perf_counter() - begun)
+    return Posterior(model, table, series, windows, outcome, time.perf_counter() - begun)
 
 
 def _fit_lookahead(
     settings: LookaheadGuide,
     model: AbstractModel,
+    table: Table,
     series: Series,
     width: int | None,
     draws: int,
@@ -140,7 +142,7 @@ def _fit_lookahead(
             plain = settings.with_layers(guide, 0, series, key=train_key)
             reason = "the neural layers diverged, and were left out"
             outcome = error.outcome._replace(guide=plain, reason=reason, convergence=located.convergence)
-    return Posterior(model, series, located.windows, outcome, time.perf_counter() - begun, notes, located.modes)
+    return Posterior(model, table, series, located.windows, outcome, time.perf_counter() - begun, notes, located.modes)
 
 
 def _doubt(located: Located) -> str:

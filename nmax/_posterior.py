@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from nmax._check import check_count, check_key, check_positive
+from nmax._draw import PASS, PIECE, draw_keys, drawn_theta, mean_elbo, piece_of_path
 from nmax._evidence import Evidence, evidence
-from nmax._noise import noise
-from nmax._objective import mirrored_elbo, noise_size
 from nmax._start import Mode
 from nmax._strip import DRAWS, THETAS, PathSummary, Strip, path_summary, strip
 from nmax._summary import Summary, summarise
 from nmax._train import Outcome
 from nmax.checks import Check, Residuals, examine, residuals
-from nmax.data import Series, Windows
-from nmax.guides import Guide
+from nmax.data import Series, Table, Windows
 from nmax.models import AbstractModel
-
-PIECE = 512  # paths are made in pieces that begin at multiples of this, whatever stretch was asked for
-BATCH = 500  # windows evaluated at a time for the ELBO
-PASS = 20_000  # windows in one estimate of it at the most; a shorter series is passed over in full
 
 
 class Estimate(NamedTuple):
@@ -42,7 +34,8 @@ class Posterior:
 
     Attributes:
         model: the model.
-        series: the data.
+        table: the data with the names and times they came with.
+        series: the same as the guide sees them.
         guide: q(θ, x) after training, with averaged weights.
         windows: the partition it was trained on.
         history: the parts of the ELBO at every step of training.
@@ -60,6 +53,7 @@ class Posterior:
     def __init__(
         self,
         model: AbstractModel,
+        table: Table,
         series: Series,
         windows: Windows,
         outcome: Outcome,
@@ -67,7 +61,7 @@ class Posterior:
         notes: tuple[str, ...] = (),
         modes: tuple[Mode, ...] = (),
     ):
-        self.model, self.series, self.windows = model, series, windows
+        self.model, self.table, self.series, self.windows = model, table, series, windows
         self.guide, self.history = outcome.guide, outcome.history
         self.reason, self.converged, self.convergence = outcome.reason, outcome.converged, outcome.convergence
         self.steps, self.skipped = outcome.steps, outcome.skipped
@@ -79,8 +73,8 @@ class Posterior:
 
         With the same key, `theta` and `path` are joint draws.
         """
-        keys = _draw_keys(key, draws)
-        theta = _theta(self.guide, keys)
+        keys = draw_keys(key, draws)
+        theta = drawn_theta(self.guide, keys)
         return {name: np.asarray(theta[name]) for name in self.model.parameters.distributions}  # jit sorts the names
 
     def path(
@@ -91,11 +85,11 @@ class Posterior:
         The same key gives the same path however it is cut up.
         """
         start, stop = self._stretch(start, stop)
-        keys = _draw_keys(key, draws)
+        keys = draw_keys(key, draws)
         out = np.empty((len(keys), stop - start, self.model.state_size), np.float32)
         for piece in range(start // PIECE, (stop - 1) // PIECE + 1):
             low, high = max(start, piece * PIECE), min(stop, (piece + 1) * PIECE)
-            x = np.asarray(_piece(self.guide, self.series, jnp.int32(piece * PIECE), keys))
+            x = np.asarray(piece_of_path(self.guide, self.series, jnp.int32(piece * PIECE), keys))
             out[:, low - start : high - start] = x[:, low - piece * PIECE : high - piece * PIECE]
         return out
 
@@ -117,7 +111,7 @@ class Posterior:
         """
         keys = jr.split(check_key(key), check_count("passes", passes, least=2))
         count = min(PASS, self.windows.count)
-        totals = np.array([float(_mean_elbo(self.guide, self.series, self.windows, count, k)) for k in keys], np.float64)
+        totals = np.array([float(mean_elbo(self.guide, self.series, self.windows, count, k)) for k in keys], np.float64)
         return Estimate(float(totals.mean()), float(totals.std(ddof=1) / np.sqrt(passes)))
 
     def evidence(self, *, error: float = 0.05, most: int = 2_048, key: PRNGKeyArray) -> Evidence:
@@ -223,48 +217,3 @@ class Posterior:
     def __repr__(self) -> str:
         names = ", ".join(self.model.parameters.distributions)
         return f"Posterior(parameters: {names}; T = {self.series.length}; {self.steps} steps; {self.reason})"
-
-
-def _draw_keys(key: PRNGKeyArray, draws: int) -> PRNGKeyArray:
-    """One key a draw; the first n draws are the same however many are asked for."""
-    key = check_key(key)
-    return jax.vmap(lambda n: jr.fold_in(key, n))(jnp.arange(check_count("draws", draws)))
-
-
-def _theta_noise(guide: Guide, key: PRNGKeyArray) -> Float[Array, " param"]:
-    return jr.normal(jr.fold_in(key, 0), (guide.theta_flow.size,))
-
-
-@eqx.filter_jit
-def _theta(guide: Guide, keys: PRNGKeyArray) -> dict[str, Array]:
-    return jax.vmap(lambda key: guide.model.parameters.constrain(guide.theta(_theta_noise(guide, key))[0]))(keys)
-
-
-@eqx.filter_jit
-def _piece(guide: Guide, series: Series, start: Array, keys: PRNGKeyArray) -> Float[Array, "draw time state"]:
-    left, right = guide.reach
-
-    def one(key):
-        e = _theta_noise(guide, key)
-        theta = guide.model.parameters.constrain(guide.theta(e)[0])
-        z = noise(jr.fold_in(key, 1), start - left, PIECE + left + right, len(guide.drawn))
-        return guide.path(theta, e, z, series, start).x
-
-    return jax.vmap(one)(keys)
-
-
-@eqx.filter_jit
-def _mean_elbo(guide: Guide, series: Series, windows: Windows, count: int, key: PRNGKeyArray) -> Float[Array, ""]:
-    shift_key, draw_key = jr.split(key)
-    if count == windows.count:  # every window once
-        chosen = windows.at(jnp.arange(count))
-        weight = chosen.size * (count / windows.length)
-    else:
-        chosen = windows.spread(jr.randint(shift_key, (), 0, windows.length), count)
-        weight = jnp.ones(count)
-    elbo = jax.lax.map(
-        lambda each: mirrored_elbo(guide, series, windows, each[0], jr.normal(each[1], (noise_size(guide, windows),))).total,
-        (chosen, jr.split(draw_key, count)),
-        batch_size=min(BATCH, count),
-    )
-    return jnp.mean(elbo * weight)

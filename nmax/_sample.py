@@ -25,7 +25,7 @@ from nmax._noise_density import NoiseDensity, noise_density
 from nmax._posterior import Posterior
 from nmax._progress import make_meter
 from nmax._validate import check_model
-from nmax.data import Series, make_series, same_data
+from nmax.data import Series, Table, as_table, make_series, same_data
 from nmax.guides import LookaheadGuide, prior_centre
 from nmax.models import AbstractModel
 
@@ -79,10 +79,11 @@ def sample(
     if not 0 < target < 1:
         raise ValueError(f"`target` must lie between 0 and 1; got {target!r}.")
     guide_key, chain_key = jr.split(key)
-    series = make_series(y, inputs)
+    table = as_table(y, inputs)
+    series = make_series(table.y, table.inputs)
     if fit is None:
         check_model(model, series)
-        fit = _quick_fit(model, y, inputs, series, chains, progress, key=guide_key)
+        fit = _quick_fit(model, table, series, chains, progress, key=guide_key)
     elif fit.model is not model:
         raise ValueError("`fit` must be one of the same model: pass the model object that it was fitted with.")
     elif not same_data(series, fit.series):
@@ -93,11 +94,11 @@ def sample(
     file = ChainFile(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)
     record, drawing = _run(density, state, file, -(-warmup // CHUNK), -(-draws // CHUNK), target, progress)
     seconds = time.perf_counter() - start
-    return Draws(density, record, seconds, rivals(fit.modes, model), drawing)
+    return Draws(density, table, record, seconds, rivals(fit.modes, model), drawing)
 
 
 def _quick_fit(
-    model: AbstractModel, y: Any, inputs: Any, series: Series, chains: int, progress: bool, *, key: PRNGKeyArray
+    model: AbstractModel, table: Table, series: Series, chains: int, progress: bool, *, key: PRNGKeyArray
 ) -> Posterior:
     """A fit good enough to sample through; meanwhile another thread compiles what the chains will need."""
 
@@ -109,7 +110,7 @@ def _quick_fit(
     thread = threading.Thread(target=_quietly, args=(compile_ahead,))
     thread.start()
     try:
-        return fit_guide(model, y, key=key, inputs=inputs, guide=QUICK, progress=progress)
+        return fit_guide(model, table, key=key, guide=QUICK, progress=progress)
     finally:
         thread.join()
 

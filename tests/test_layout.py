@@ -27,7 +27,7 @@ LAYERS = [
         "_replications",
         "_pareto",
     },
-    {"_train", "_start", "_chains"},
+    {"_train", "_start", "_chains", "_draw"},
     {"_natural", "_find", "_chain_file", "_particles"},
     {"_locate", "_evidence", "_strip"},
     {"checks"},

@@ -37,6 +37,7 @@ class AbstractModel:
     observation: Callable[..., dist.Distribution] | None
     support: Any
     exactly_observed: Mapping[int, int]
+    states: tuple[str, ...] | None
 
     @cached_property
     def parameters(self) -> Prior:
@@ -48,6 +49,17 @@ class AbstractModel:
         """The number d of state components."""
         theta = self.parameters.constrain(self.parameters.sample(jr.key(0), 1)[0])
         return jnp.shape(self.initial(theta))[0]
+
+    @cached_property
+    def state_names(self) -> tuple[str, ...]:
+        """What the state components are called: as the user says, or x; x0, x1, ... where there are several."""
+        size = self.state_size
+        if self.states is None:
+            return ("x",) if size == 1 else tuple(f"x{k}" for k in range(size))
+        names = (self.states,) if isinstance(self.states, str) else tuple(map(str, self.states))
+        if len(names) != size or len(set(names)) != size:
+            raise ValueError(f"`states` must give each of the {size} state components a name of its own; got {names}.")
+        return names
 
     @cached_property
     def state_transforms(self) -> tuple[Any, ...]:
@@ -95,6 +107,7 @@ class StateSpaceModel(AbstractModel):
         support: where the state lives: one NumPyro constraint for all components, or a tuple with one for each.
         exactly_observed: state component -> column of `y` that shows it without error. Where such a value is missing, the
             component is inferred like any other.
+        states: names of the state components, which appear in tables, figures and exports.
     """
 
     prior: Any
@@ -103,6 +116,7 @@ class StateSpaceModel(AbstractModel):
     observation: Callable[..., dist.Distribution] | None = None
     support: Any = dataclasses.field(default_factory=lambda: constraints.real)
     exactly_observed: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    states: tuple[str, ...] | None = None
 
 
 def _normal_log_prob(distribution: Any, x: Array) -> Float[Array, ""]:

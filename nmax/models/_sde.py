@@ -31,6 +31,7 @@ class SDE(AbstractModel):
         observation: `observation(x, theta)`, the distribution of a row of `y`; see `StateSpaceModel`.
         support: where the state lives; see `StateSpaceModel`.
         exactly_observed: state component -> column of `y`; see `StateSpaceModel`.
+        states: names of the state components; see `StateSpaceModel`.
     """
 
     prior: Any
@@ -41,6 +42,7 @@ class SDE(AbstractModel):
     observation: Callable[..., dist.Distribution] | None = None
     support: Any = dataclasses.field(default_factory=lambda: constraints.real)
     exactly_observed: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    states: tuple[str, ...] | None = None
 
     def __post_init__(self):
         check_positive("dt", self.dt)
