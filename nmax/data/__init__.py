@@ -1,9 +1,11 @@
-"""From a user's arrays to windows: the series, its gaps, and the stretches that training sees."""
+"""From a user's files, frames and arrays to windows: tables, the series, its gaps, the stretches that training sees."""
 
+from nmax.data._as_table import as_table as as_table
+from nmax.data._read import read as read
+from nmax.data._read import read_for as read_for
 from nmax.data._series import Series as Series
 from nmax.data._series import make_series as make_series
 from nmax.data._series import same_data as same_data
 from nmax.data._table import Table as Table
-from nmax.data._table import as_table as as_table
 from nmax.data._windows import Window as Window
 from nmax.data._windows import Windows as Windows

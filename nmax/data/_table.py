@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,8 @@ class Table:
         inputs: exogenous inputs, shape (rows, k), or None.
         columns: names of the columns of `y`.
         input_columns: names of the inputs.
-        times: of the rows, evenly spaced: numbers, or `datetime64`; None where rows are only counted.
+        times: of the rows, evenly spaced: numbers, or `datetime64`, in months where rows are months, quarters or years; None
+            where rows are only counted.
         time_name: what the times are called.
         notes: how rows were put on the grid, in sentences.
     """
@@ -39,20 +39,3 @@ class Table:
         """The times, or the numbers, of the `steps` rows that would follow."""
         last, before = self.index[-1], self.index[-2]
         return last + (last - before) * np.arange(1, steps + 1)
-
-
-def as_table(y: Any, inputs: Any = None) -> Table:
-    """A `Table` as it is, or plain arrays as one."""
-    if isinstance(y, Table):
-        return y
-    y = np.asarray(y)
-    y = y[:, None] if y.ndim == 1 else y
-    if inputs is not None:
-        inputs = np.asarray(inputs)
-        inputs = inputs[:, None] if inputs.ndim == 1 else inputs
-    return Table(y, inputs, _numbered("y", y), () if inputs is None else _numbered("u", inputs))
-
-
-def _numbered(letter: str, array: np.ndarray) -> tuple[str, ...]:
-    count = array.shape[1] if array.ndim == 2 else 0
-    return (letter,) if count == 1 else tuple(f"{letter}{k}" for k in range(count))

@@ -1,0 +1,197 @@
+"""From times to rows: row i of a grid is time t0 + i·step, and each record goes to the row nearest to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from nmax.data._calendar import month_rows, month_times, months_since_1970
+from nmax.data._dates import spoken
+from nmax.data._raw import listed
+from nmax.data._steps import Step
+
+ON_GRID = 0.01  # of a step: up to here a record lies on the grid, further off it is moved there
+FAR = 0.25  # of a step: moves beyond this are refused if they are more than a few
+FEW = 0.05  # of the records
+SPARSE, LARGE, LARGEST = 1_000, 10_000_000, 2**31 - 1  # rows for a record, rows in all, rows that can be numbered
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """The times of the records, in their order.
+
+    Attributes:
+        values: numbers, or `datetime64[ns]`; none is missing.
+        name: what the time column is called.
+        where: numbers of records -> where they stand, in words.
+        local: for dates, as the clock on the wall showed them.
+        precision: to how much of themselves numbers are rounded.
+        doubt: a sentence for refusals: why this column was taken for the time, and how to say that it is not.
+    """
+
+    values: np.ndarray
+    name: str
+    where: Callable[[Sequence[int]], str]
+    local: np.ndarray | None = None
+    precision: float = float(np.finfo(np.float64).eps)
+    doubt: str = ""
+
+    @property
+    def dates(self) -> bool:
+        """Whether they are dates."""
+        return self.values.dtype.kind == "M"
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Something to reckon with: numbers, or whole nanoseconds since 1970."""
+        return self.values.astype(np.int64) if self.dates else self.values
+
+    @property
+    def rounding(self) -> float:
+        """How far off a difference of two times may be by their rounding alone."""
+        return 4 * self.precision * float(np.abs(self.values).max()) if self.values.dtype.kind == "f" else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Evenly spaced times, and where the records stand among them.
+
+    Attributes:
+        times: of the rows; `datetime64[M]` for steps of months.
+        step: from row to row.
+        rows: the row of each record; None where record i is row i.
+        clashes: pairs of records that fall on one row.
+        notes: what had to be done, in sentences.
+    """
+
+    times: np.ndarray
+    step: Step
+    rows: np.ndarray | None
+    clashes: tuple[tuple[int, int], ...]
+    notes: tuple[str, ...]
+
+
+def place(times: Times, step: Step, remedy: str = "pass a finer `step=`") -> Grid:
+    r"""Put records on the grid $t_0 + i\,\Delta$, with $t_0$ the first time and Δ the step.
+
+    Record k goes to row $\mathrm{round}((t_k - t_0) / \Delta)$; with steps of months, to that of the month it lies in.
+
+    Args:
+        times: of the records.
+        step: Δ.
+        remedy: what a user can do about a step that is too coarse.
+    """
+    _check_size(times, step)
+    rows, off, first = _rows(times, step)
+    count = int(rows.max()) + 1
+    moved = np.abs(off) > ON_GRID
+    _check_moves(off, times, step, remedy)
+    in_order = bool((rows[1:] >= rows[:-1]).all()) if step.kind == "months" else _sorted(times.values)
+    clashes = _clashes(rows)
+    notes = [] if in_order else [f"The records were not in the order of `{times.name}`; they were sorted by it."]
+    if moved.any():
+        most, typical = np.abs(off[moved]).max(), np.median(np.abs(off[moved]))
+        notes.append(
+            f"{moved.sum():,} of {len(rows):,} records were moved to the nearest row of the grid, by at most {most:.2g} and "
+            f"typically {typical:.2g} of a step."
+        )
+    grid_times = _times(times, first, step, count)
+    if (empty := count - len(rows) + len(clashes)) > 0:
+        notes.append(
+            f"The grid has {count:,} rows from {spoken(grid_times[0])} to {spoken(grid_times[-1])}, {step} apart; "
+            f"{empty:,} of them hold no record."
+        )
+    straight = in_order and count == len(rows) and not clashes
+    return Grid(grid_times, step, None if straight else rows, clashes, tuple(notes))
+
+
+def rows_on(times: Times, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a grid that other times lie on, before its start and past its end too, and how far off, in steps."""
+    rows, off, _ = _rows(times, grid.step, grid.times[0])
+    return rows, off
+
+
+def _rows(times: Times, step: Step, first: Any = None) -> tuple[np.ndarray, np.ndarray, Any]:
+    """The row of each record, how far it is from there in steps, and the time of row 0."""
+    if step.kind == "months":
+        assert times.local is not None
+        months = months_since_1970(times.local)
+        start = int(months.min() if first is None else first.astype("datetime64[M]").astype(np.int64))
+        return month_rows(months, start, step), np.zeros(len(months)), start
+    counts = times.counts
+    start = counts.min() if first is None else first.astype(np.int64) if times.dates else first
+    gap, size = counts - start, step.size
+    if gap.dtype.kind in "iu" and size == int(size):
+        rows = (gap + int(size) // 2) // int(size)
+        return rows, (gap - rows * int(size)) / size, start
+    rows = np.rint(gap / size)
+    off = gap / size - rows
+    return rows.astype(np.int64), np.where(np.abs(off) * size <= times.rounding, 0.0, off), start
+
+
+def _times(times: Times, first: Any, step: Step, count: int) -> np.ndarray:
+    if step.kind == "months":
+        return month_times(first, step, count)
+    grid = first + step.size * np.arange(count)
+    return grid.astype("datetime64[ns]") if times.dates else grid
+
+
+def _check_size(times: Times, step: Step) -> None:
+    """Refuse, before anything is allocated, a grid far larger than its data."""
+    if step.kind == "months":
+        return
+    records, counts = len(times.values), times.counts
+    count = (float(counts.max()) - float(counts.min())) / step.size + 1
+    if (count > SPARSE * records and count > LARGE) or count > LARGEST:
+        first, last = spoken(times.values.min()), spoken(times.values.max())
+        raise ValueError(
+            f"A grid from {first} to {last} with a step of {step} has {count:,.0f} rows for {records:,} records. Is the "
+            f"step in the right units? `{times.name}` holds the times.{times.doubt}"
+        )
+
+
+def _check_moves(off: np.ndarray, times: Times, step: Step, remedy: str) -> None:
+    far = np.flatnonzero(np.abs(off) > FAR)
+    if len(far) > FEW * len(off):
+        worst = far[np.abs(off[far]).argmax()]
+        raise ValueError(
+            f"Times must lie near a grid whose step is {step}; {len(far):,} of {len(off):,} records are more than a quarter "
+            f"of a step away from their nearest row, {spoken(times.values[worst])} at {times.where([int(worst)])} the "
+            f"furthest: {remedy}.{times.doubt}"
+        )
+
+
+def _clashes(rows: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """Pairs of records with the same row, the first of them with each other one."""
+    order = np.argsort(rows, kind="stable") if (rows[1:] < rows[:-1]).any() else np.arange(len(rows))
+    ordered = rows[order]
+    again = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+    heads = np.searchsorted(ordered, ordered[again], side="left")
+    return tuple((int(order[head]), int(order[k])) for head, k in zip(heads, again, strict=True))
+
+
+def refuse_clash(times: Times, pairs: Sequence[tuple[int, int]], step: Step, remedy: str) -> NoReturn:
+    """Say which records fall on one row of the grid, and which step would tell them apart."""
+    one, other = pairs[0]
+    spoken_times = listed([spoken(times.values[record]) for record in (one, other)])
+    more = f", and {len(pairs) - 1:,} more pairs do" if len(pairs) > 1 else ""
+    apart = np.diff(np.sort(times.counts))
+    if times.values[one] == times.values[other]:
+        advice = "Keep one of the two, or take their mean"
+        advice += "; if a clock was set back, give the times with their zone, or in UTC." if times.dates else "."
+    elif step.kind == "months":
+        advice = "Pass a step of days or hours if that is how the records are spaced."
+    else:
+        finest = Step(apart[apart > 0].min().item(), step.kind)
+        advice = f"The closest two times are {finest} apart, and a step no longer than that separates them: {remedy}."
+    raise ValueError(
+        f"Each row of the grid takes one record; those at {spoken_times} ({times.where([one, other])}) fall on the same "
+        f"row{more}, with a step of {step}. {advice}{times.doubt}"
+    )
+
+
+def _sorted(values: np.ndarray) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
