@@ -17,11 +17,17 @@ from nmax._convergence import Convergence as Convergence
 from nmax._draws import Draws as Draws
 from nmax._evidence import Evidence as Evidence
 from nmax._fit import fit as fit
+from nmax._forecast import Forecast as Forecast
+from nmax._load import load as load
 from nmax._objective import Elbo as Elbo
 from nmax._optimiser import Optimiser as Optimiser
 from nmax._posterior import Estimate as Estimate
 from nmax._posterior import Posterior as Posterior
+from nmax._predictive_check import PredictiveCheck as PredictiveCheck
+from nmax._resume import resume as resume
 from nmax._sample import sample as sample
+from nmax._score import score as score
+from nmax._score_table import Score as Score
 from nmax._strip import PathSummary as PathSummary
 from nmax._strip import Strip as Strip
 from nmax._summary import Summary as Summary
@@ -30,6 +36,8 @@ from nmax._train import History as History
 from nmax.checks import Check as Check
 from nmax.checks import Finding as Finding
 from nmax.checks import Residuals as Residuals
+from nmax.data import Table as Table
+from nmax.data import read as read
 from nmax.guides import Guide as Guide
 from nmax.guides import LookaheadGuide as LookaheadGuide
 from nmax.guides import MovingAverageGuide as MovingAverageGuide

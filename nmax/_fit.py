@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from nmax._check import check_count, check_key, names_its_options
+from nmax._check import check_count, check_key, check_positive, names_its_options
+from nmax._checkpoint import Keeper
 from nmax._convergence import Converged, with_theta_settled
+from nmax._find import Found
+from nmax._guide_file import guide_arrays, guide_from, guide_recipe
+from nmax._load import load
 from nmax._locate import Located, described, locate, relocate, training_windows
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
 from nmax._progress import Meter, make_meter
+from nmax._run_folder import EVERY, begin
+from nmax._settings import FitSettings
+from nmax._stages import Stages
+from nmax._start import Mode
 from nmax._train import DivergedError, Outcome, init, train
 from nmax._validate import check_model
 from nmax.data import Series, Table, Windows, as_table, make_series
@@ -49,6 +59,8 @@ def fit(
     pretrain_at: Mapping[str, Any] | None = None,
     progress: bool = True,
     watch: Callable[[int, Guide], object] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = EVERY,
 ) -> Posterior:
     """Fit the joint posterior of the parameters and the latent path; the same arguments and key give the same result.
 
@@ -71,6 +83,10 @@ def fit(
             posterior there. A choice among rival modes (supplement G).
         progress: whether to show a progress bar.
         watch: called every 100 steps of training with the number of steps done and the guide so far.
+        out: a folder for settings, checkpoints and results, which `nmax.load` reads. The same call with the same folder
+            goes on where an earlier one was stopped, or reads what it came to; another model, data or settings are
+            refused. An interrupt then ends the call, after a last checkpoint, instead of returning what there is.
+        checkpoint_every: seconds between two checkpoints, at the least.
 
     Returns:
         The posterior: draws, paths, the ELBO, a summary, and why training ended.
@@ -79,70 +95,132 @@ def fit(
         ValueError, TypeError: for input that cannot be right, before any work starts.
         DivergedError: if training meets nothing but non-finite gradients.
     """
-    begun = time.perf_counter()
-    key = check_key(key)
-    pretrain = check_count("pretrain", pretrain, least=0)
-    draws = None if draws is None else check_count("draws", draws)
-    settings = _settings(guide)
-    goal = _goal(steps, until, settings)
-    rule: Optimiser | None = None if optimiser is None else _instance("optimiser", optimiser, Optimiser)
-    window = None if window is None else check_count("window", window)
+    asked = FitSettings(
+        key=check_key(key),
+        guide=(settings := _settings(guide)),
+        goal=_goal(steps, until, settings),
+        window=None if window is None else check_count("window", window),
+        draws=None if draws is None else check_count("draws", draws),
+        optimiser=None if optimiser is None else _instance("optimiser", optimiser, Optimiser),
+        pretrain=check_count("pretrain", pretrain, least=0),
+        pretrain_at=pretrain_at,
+    )
+    every = check_positive("checkpoint_every", checkpoint_every)
     table = as_table(y, inputs)
+    return _fitted(model, table, asked, None if out is None else Path(out), every, progress, watch)
+
+
+def _fitted(
+    model: AbstractModel,
+    table: Table,
+    asked: FitSettings,
+    out: Path | None,
+    every: float,
+    progress: bool,
+    watch: Callable[[int, Guide], object] | None,
+) -> Posterior:
+    """Check what was asked for, then find the posterior; in a run folder, if there is one."""
+    begun = time.perf_counter()
     series = make_series(table.y, table.inputs)
     check_model(model, series)
-    _check_start(pretrain_at, model, settings)
-    width = None if window is None else _window(window, series.length)
-    meter = make_meter(progress, goal if isinstance(goal, int) else None)
-    if isinstance(settings, LookaheadGuide):
-        count = draws or LOOKAHEAD_DRAWS
-        return _fit_lookahead(settings, model, table, series, width, count, goal, rule, meter, watch, key, begun)
-    windows = Windows(series.length, width or min(WINDOW, series.length))
-    guide_key, pretrain_key, train_key = jr.split(key, 3)
-    q = settings.build(model, series, key=guide_key)
-    q = pretrain_guide(q, series, windows, draws or DRAWS, pretrain, at=pretrain_at, key=pretrain_key)
-    state, training = init(q, rule or Optimiser(), windows, draws or DRAWS, key=train_key)
-    outcome = train(state, series, training, goal, meter, watch)
-    return Posterior(model, table, series, windows, outcome, time.perf_counter() - begun)
+    _check_start(asked.pretrain_at, model, asked.guide)
+    width = None if asked.window is None else _window(asked.window, series.length)
+    keeper, finished = Keeper(), False
+    if out is not None:
+        keeper, finished = begin(out, model, table, series, asked, every)
+    if finished and out is not None:
+        return load(out, model)
+    meter = make_meter(progress, asked.goal if isinstance(asked.goal, int) else None)
+    method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average
+    windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)
+    posterior = Posterior(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
+    if out is not None:
+        _saved(posterior, out)
+    return posterior
+
+
+def _fit_moving_average(
+    asked: FitSettings,
+    model: AbstractModel,
+    series: Series,
+    width: int | None,
+    meter: Meter,
+    watch: Callable[[int, Guide], object] | None,
+    keeper: Keeper,
+) -> tuple[Windows, Outcome]:
+    """Pre-train the paper's guide, then train it."""
+    settings: Any = asked.guide
+    windows, draws = Windows(series.length, width or min(WINDOW, series.length)), asked.draws or DRAWS
+    guide_key, pretrain_key, train_key = jr.split(asked.key, 3)
+
+    def pretrained() -> Guide:
+        q, at = settings.build(model, series, key=guide_key), asked.pretrain_at
+        return pretrain_guide(q, series, windows, draws, asked.pretrain, at=at, key=pretrain_key)
+
+    q = keeper.stage(
+        "pretrained",
+        pretrained,
+        lambda guide: (guide_arrays(guide), guide_recipe(guide)),
+        lambda arrays, recipe: guide_from(settings, model, series, recipe, arrays),
+    )
+    state, training = init(q, asked.optimiser or Optimiser(), windows, draws, key=train_key)
+    return windows, train(state, series, training, asked.goal, meter, watch, keeper)
 
 
 def _fit_lookahead(
-    settings: LookaheadGuide,
+    asked: FitSettings,
     model: AbstractModel,
-    table: Table,
     series: Series,
     width: int | None,
-    draws: int,
-    goal: int | Converged,
-    rule: Optimiser | None,
     meter: Meter,
     watch: Callable[[int, Guide], object] | None,
-    key: PRNGKeyArray,
-    begun: float,
-) -> Posterior:
+    keeper: Keeper,
+) -> tuple[Windows, Outcome, tuple[str, ...], tuple[Mode, ...]]:
     """Find the posterior by the look-ahead alone, then train the neural layers if there are any."""
-    locate_key, train_key, centre_key = jr.split(key, 3)
-    centre = prior_centre(model.parameters, key=centre_key)
-    located = locate(settings, model, series, centre, width=width, meter=meter, key=locate_key)
+    settings: Any = asked.guide
+    locate_key, train_key, centre_key = jr.split(asked.key, 3)
+    stages = Stages(settings, model, series)
+
+    def located_now() -> Located:
+        centre = prior_centre(model.parameters, key=centre_key)
+        options = {"width": width, "meter": meter, "key": locate_key}
+        return locate(settings, model, series, centre, **options, kept=found_before)
+
+    def found_before(make: Callable[[], Found]) -> Found:
+        return keeper.stage("found", make, stages.found_written, stages.found_read)
+
+    located = keeper.stage("located", located_now, stages.located_written, stages.located_read)
     guide, notes = located.guide, described(located, series)
     if guide.encoder is None:
         meter.close()
         count = len(located.history.total)
         reason = f"q(θ) settled from {count} batches of gradients{_doubt(located)}"
-        outcome = Outcome(guide, located.history, reason, located.convergence, count, 0)
-    else:
-        windows = training_windows(guide, series, located.windows)
-        held = LOOKAHEAD_RULE if rule is None else dataclasses.replace(rule, theta=False)
-        state, training = init(guide, held, windows, draws, key=train_key)
-        try:
-            outcome = train(state, series, training, goal, meter, watch)
-            trained: Any = outcome.guide
-            settled, rest = relocate(trained, series, located.windows, located.modes[0], key=locate_key)
-            outcome = outcome._replace(guide=settled, convergence=with_theta_settled(outcome.convergence, rest))
-        except DivergedError as error:  # what the look-ahead has found is not lost
-            plain = settings.with_layers(guide, 0, series, key=train_key)
-            reason = "the neural layers diverged, and were left out"
-            outcome = error.outcome._replace(guide=plain, reason=reason, convergence=located.convergence)
-    return Posterior(model, table, series, located.windows, outcome, time.perf_counter() - begun, notes, located.modes)
+        return located.windows, Outcome(guide, located.history, reason, located.convergence, count, 0), notes, located.modes
+    windows, rule = training_windows(guide, series, located.windows), asked.optimiser
+    held = LOOKAHEAD_RULE if rule is None else dataclasses.replace(rule, theta=False)
+    state, training = init(guide, held, windows, asked.draws or LOOKAHEAD_DRAWS, key=train_key)
+    try:
+        outcome = train(state, series, training, asked.goal, meter, watch, keeper)
+        trained: Any = outcome.guide
+        settled, rest = relocate(trained, series, located.windows, located.modes[0], key=locate_key)
+        outcome = outcome._replace(guide=settled, convergence=with_theta_settled(outcome.convergence, rest))
+    except DivergedError as error:  # what the look-ahead has found is not lost
+        plain = settings.with_layers(guide, 0, series, key=train_key)
+        reason = "the neural layers diverged, and were left out"
+        outcome = error.outcome._replace(guide=plain, reason=reason, convergence=located.convergence)
+    return located.windows, outcome, notes, located.modes
+
+
+def _saved(posterior: Posterior, folder: Path) -> None:
+    """Write the result; where that fails, the posterior is still there, and so are the checkpoints."""
+    try:
+        posterior.save(folder)
+    except OSError as error:
+        warnings.warn(
+            f"The result could not be written to {folder}: {error.strerror or error}. It is not lost: make room and call "
+            "`save` on what `fit` returned, or go on from the last checkpoint with `nmax.resume`.",
+            stacklevel=3,
+        )
 
 
 def _doubt(located: Located) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._convergence import Convergence
-from nmax._find import CUT_NATS, find
+from nmax._find import CUT_NATS, Found, find
 from nmax._natural import MANY, Settlement, bound, settle
 from nmax._prior_density import PriorDensity
 from nmax._progress import Meter
@@ -69,10 +70,12 @@ def locate(
     width: int | None,
     meter: Meter,
     key: PRNGKeyArray,
+    kept: Callable[[Callable[[], Found]], Found] = lambda make: make(),
 ) -> Located:
-    """Find the modes, choose buffers and layers, and settle q(θ)."""
+    """Find the modes, choose buffers and layers, and settle q(θ); `kept` may know already what was found."""
     build_key, mode_key, gap_key, settle_key = jr.split(key, 4)
-    found = find(settings, model, series, centre, width=width, meter=meter, build_key=build_key, key=mode_key)
+    where = {"width": width, "meter": meter, "build_key": build_key, "key": mode_key}
+    found = kept(lambda: find(settings, model, series, centre, **where))
     scores, modes, needed = found.scores, list(found.modes), found.needed
     guide = scores.guide
     meter.phase("settle q(θ)")

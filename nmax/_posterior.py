@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -13,6 +15,9 @@ from jaxtyping import Float, PRNGKeyArray
 from nmax._check import check_count, check_key, check_positive
 from nmax._draw import PASS, PIECE, draw_keys, drawn_theta, mean_elbo, piece_of_path
 from nmax._evidence import Evidence, evidence
+from nmax._joint import JointDraws
+from nmax._run_folder import save
+from nmax._settings import FitSettings
 from nmax._start import Mode
 from nmax._strip import DRAWS, THETAS, PathSummary, Strip, path_summary, strip
 from nmax._summary import Summary, summarise
@@ -29,7 +34,7 @@ class Estimate(NamedTuple):
     standard_error: float
 
 
-class Posterior:
+class Posterior(JointDraws):
     """The joint posterior of θ and x, as far as the guide describes it.
 
     Attributes:
@@ -44,6 +49,7 @@ class Posterior:
         convergence: by what that was judged, and what going on could still change.
         steps: steps done.
         skipped: steps left out because their gradient was not finite.
+        settings: what the fit was asked for.
         seconds: wall clock of the fit, compilation included.
         notes: what the guide found and chose, in sentences.
         modes: the modes of θ that several starts led to, the one that was taken first.
@@ -57,6 +63,7 @@ class Posterior:
         series: Series,
         windows: Windows,
         outcome: Outcome,
+        settings: FitSettings,
         seconds: float,
         notes: tuple[str, ...] = (),
         modes: tuple[Mode, ...] = (),
@@ -65,7 +72,7 @@ class Posterior:
         self.guide, self.history = outcome.guide, outcome.history
         self.reason, self.converged, self.convergence = outcome.reason, outcome.converged, outcome.convergence
         self.steps, self.skipped = outcome.steps, outcome.skipped
-        self.seconds, self.notes, self.modes = seconds, notes, modes
+        self.settings, self.seconds, self.notes, self.modes = settings, seconds, notes, modes
         self.checked: Check | None = None
 
     def theta(self, draws: int, *, key: PRNGKeyArray) -> dict[str, np.ndarray]:
@@ -163,7 +170,7 @@ class Posterior:
 
     def residuals(self, *, key: PRNGKeyArray) -> Residuals:
         """Where observations lie among forecasts one observation ahead, at the centre of q(θ)."""
-        return residuals(self.guide, self.series, key=check_key(key))
+        return residuals(self.guide, self.series, columns=self.table.columns, key=check_key(key))
 
     def check(self, *, known: Sequence[str] = (), key: PRNGKeyArray | None = None) -> Check:
         """Whether to trust this: `trust`, `trust the means, not the widths` or `do not trust`, with reasons and remedies.
@@ -186,6 +193,10 @@ class Posterior:
         flat = prior.unconstrain(theta)
         _, log_q = self.guide.theta(self.guide.theta_flow.noise(flat))
         return float(log_q - prior.log_jacobian(flat))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write all of this to a folder of plain files, from which `nmax.load` makes it again."""
+        save(self, Path(folder))
 
     def summary(self, draws: int = 4_000, *, key: PRNGKeyArray | None = None) -> Summary:
         """A table of the parameters' posterior and the ELBO, which prints itself. Its key is fixed unless given."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from nmax._checkpoint import Keeper
 from nmax._convergence import Converged, Convergence, Look, judged, last_third, moments
 from nmax._iterates import Change, change_of
 from nmax._objective import Elbo
@@ -19,6 +20,7 @@ from nmax._progress import Meter
 from nmax._step import CHUNK, NEVER, History, State, Training, advance
 from nmax._step import init as init
 from nmax._step import step as step
+from nmax._trees import named_leaves, with_leaves
 from nmax.data import Series
 from nmax.guides import Guide
 
@@ -57,14 +59,25 @@ def train(
     until: int | Converged,
     meter: Meter,
     watch: Callable[[int, Guide], object] | None = None,
+    keeper: Keeper | None = None,
 ) -> Outcome:
-    """Train for a number of steps, or until converged; `watch` is shown the guide so far every `CHUNK` steps."""
+    """Train for a number of steps, or until converged; `watch` is shown the guide so far every `CHUNK` steps.
+
+    Interrupted, it comes to what there is; or, where a keeper has a place for the state, it keeps it and lets the interrupt
+    through. From a kept state it goes on as if nothing had been.
+    """
+    keeper = keeper or Keeper()
     log = _Log(state, series, training, Converged() if isinstance(until, int) else until)
     end = until if isinstance(until, int) else until.most
     ending = f"did the {until} steps asked for" if isinstance(until, int) else None
     if isinstance(until, int) and training.optimiser.level < 1:
         level = int(training.optimiser.level * until)
         state = state.falling(level, until - level)
+    if (kept := keeper.read()) is not None:
+        state = log.restored(state, *kept)
+        meter.update(int(state.count), _mean_of_finite(log.elbo[-CHUNK:]), "fit")
+        if isinstance(until, Converged) and int(state.fall_start) != NEVER:
+            end = int(state.fall_start) + int(state.fall_steps)
     try:
         while (done := int(state.count)) < end:
             steps = min(CHUNK, end - done)
@@ -80,7 +93,13 @@ def train(
                 if log.at_rest() or done * (1 + until.cooldown) >= until.most:
                     end = min(until.most, done + math.ceil(until.cooldown * done))
                     state = state.falling(done, end - done)
+            if keeper.due(now=done >= end):
+                keeper.write(int(state.count), *log.kept(state))
     except KeyboardInterrupt:
+        if keeper.keeps:
+            if log.complete(state):
+                keeper.write(int(state.count), *log.kept(state))
+            raise
         ending = f"interrupted after {int(state.count)} steps"
     finally:
         meter.close()
@@ -117,6 +136,28 @@ class _Log:
         self.looks.append(Look(steps, *(np.asarray(moments(flow), np.float64) for flow in flows)))
         wanted = {look.steps for look in last_third(self.looks)}
         self.averages = {k: weights for k, weights in (self.averages | {steps: state.average}).items() if k in wanted}
+
+    def complete(self, state: State) -> bool:
+        """Whether the state and what was noted are of the same step: an interrupt may come between the two."""
+        return len(self.elbo) == int(state.count) == self.looks[-1].steps
+
+    def kept(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The state and all that was noted, as arrays by name."""
+        arrays = named_leaves(state, "state") | {f"history.{name}": part for name, part in self.history._asdict().items()}
+        for name in Look._fields:
+            arrays[f"looks.{name}"] = np.stack([getattr(look, name) for look in self.looks])
+        for steps, weights in self.averages.items():
+            arrays |= named_leaves(weights, f"average{steps}")
+        return arrays, {"averages": list(self.averages)}
+
+    def restored(self, state: State, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> State:
+        """Take over what was kept, and return the state."""
+        state = with_leaves(state, arrays, "state")
+        self.records = [History(*(arrays[f"history.{name}"] for name in History._fields))]
+        rows = zip(*(arrays[f"looks.{name}"] for name in Look._fields), strict=True)
+        self.looks = [Look(int(steps), *moments) for steps, *moments in rows]
+        self.averages = {steps: with_leaves(state.average, arrays, f"average{steps}") for steps in facts["averages"]}
+        return state
 
     def at_rest(self) -> bool:
         return self.rule.still(self.elbo) and self.rule.stationary(np.stack([look.iterate for look in self.looks[1:]]))

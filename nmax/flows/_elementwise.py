@@ -35,9 +35,15 @@ class Standardise(AbstractFlow):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bijectors:
-    """One NumPyro transform a component, compared by identity: the transforms cannot be hashed, as JAX asks."""
+    """One NumPyro transform a component, each compared by identity: they cannot be hashed, as JAX asks."""
 
     transforms: tuple[Any, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bijectors) and list(map(id, self.transforms)) == list(map(id, other.transforms))
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self.transforms)))
 
 
 class Constrain(AbstractFlow):

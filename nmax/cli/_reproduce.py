@@ -1,4 +1,4 @@
-"""The command `nmax`."""
+"""`nmax reproduce`: the paper's experiments."""
 
 from __future__ import annotations
 
@@ -6,31 +6,13 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 if all went well, 1 if a claim failed, 2 for input that cannot be right, 3 if a run broke off."""
-    parser = argparse.ArgumentParser(prog="nmax", description="Bayesian inference for long state space series.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    _add_reproduce(commands)
-    options = parser.parse_args(arguments)
-    try:
-        return options.run(options)
-    except InputError as error:
-        print(f"nmax: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("nmax: stopped. What is finished is kept; the same command goes on from there.", file=sys.stderr)
-        return 130
+from nmax.cli._output import InputError
 
 
-class InputError(ValueError):
-    """The command line asks for something that cannot be."""
-
-
-def _add_reproduce(commands) -> None:
+def add(commands) -> None:
+    """Add the command to the parser."""
     parser = commands.add_parser(
         "reproduce",
         help="run experiments of the paper, with figures and a table of claims",
@@ -42,11 +24,13 @@ def _add_reproduce(commands) -> None:
     parser.add_argument("--quick", action="store_true", help="the shortened form of each, in minutes")
     parser.add_argument("--out", type=Path, default=Path("reproduced"), help="folder, one a name is made in it")
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
-    parser.set_defaults(run=_reproduce)
+    parser.set_defaults(run=run)
 
 
-def _reproduce(options: argparse.Namespace) -> int:
-    from nmax.experiments import CATALOGUE, run
+def run(options: argparse.Namespace) -> int:
+    """Run the experiments that were asked for; 1 if a claim fails, 3 if an experiment breaks off."""
+    from nmax.experiments import CATALOGUE
+    from nmax.experiments import run as run_experiment
 
     if options.list or not options.names:
         for experiment in CATALOGUE.values():
@@ -69,7 +53,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         folder = options.out / (f"{name}-quick" if options.quick else name)
         say(f"\n{name}: {experiment.title}")
         try:
-            outcome = run(experiment, folder, quick=options.quick, say=say)
+            outcome = run_experiment(experiment, folder, quick=options.quick, say=say)
         except (OSError, ImportError, RuntimeError, ValueError, ArithmeticError) as error:  # the others go on
             print(f"nmax: {name} broke off: {error}", file=sys.stderr)
             report[name], broken = {"error": str(error)}, True
@@ -88,7 +72,3 @@ def _reproduce(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report, indent=2))
     return 3 if broken else 0 if fine else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

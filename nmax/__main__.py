@@ -1,0 +1,7 @@
+"""`python -m nmax` is the command `nmax`."""
+
+import sys
+
+from nmax.cli import main
+
+sys.exit(main())

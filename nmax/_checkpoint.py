@@ -1,0 +1,119 @@
+"""What a fit has come to so far, kept in a folder: stages that are finished, and the last states of training."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nmax._store import DamagedFileError, read_arrays, write_arrays
+
+KEPT = 3  # states of training that are kept; the one before a damaged one is used in its place
+NAME = re.compile(r"step-(\d{10})\.npz")
+
+Arrays = dict[str, np.ndarray]
+Facts = dict[str, Any]
+Value = TypeVar("Value")
+
+
+class Keeper:
+    """Keeps nothing: what a fit without a folder uses."""
+
+    keeps = False
+
+    def stage(
+        self,
+        name: str,
+        make: Callable[[], Value],
+        written: Callable[[Value], tuple[Arrays, Facts]],
+        read: Callable[[Arrays, Facts], Value],
+    ) -> Value:
+        """The result of a stage: made now, or read if it was finished before."""
+        del name, written, read
+        return make()
+
+    def due(self, *, now: bool = False) -> bool:
+        """Whether the state of training is to be written."""
+        del now
+        return False
+
+    def write(self, step: int, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        """Write the state of training after a step."""
+
+    def read(self) -> tuple[Arrays, Facts] | None:
+        """The last good state of training, if there is one."""
+        return None
+
+
+class FolderKeeper(Keeper):
+    """Keeps stages and states in a folder. A file that cannot be written ends nothing: training goes on, with a warning.
+
+    Attributes:
+        folder: where the files are.
+        every: seconds between two states of training at the least.
+        told: what the user has been told of damaged files and failed writes.
+    """
+
+    keeps = True
+
+    def __init__(self, folder: Path, every: float):
+        self.folder, self.every, self.last = folder, every, time.perf_counter()
+        self.told: list[str] = []
+
+    def stage(self, name, make, written, read):
+        """See `Keeper.stage`. A damaged file is as good as none, but for a warning."""
+        file = self.folder / f"{name}.npz"
+        try:
+            return read(*read_arrays(file))
+        except FileNotFoundError:
+            pass
+        except DamagedFileError as error:
+            self._tell(f"{error} It is made again.")
+        value = make()
+        self._write(file, *written(value))
+        return value
+
+    def due(self, *, now: bool = False) -> bool:
+        """Every so many seconds, or now."""
+        return now or time.perf_counter() - self.last >= self.every
+
+    def write(self, step: int, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        """Write the state after a step, and remove all but the last few."""
+        if self._write(self.folder / f"step-{step:010d}.npz", arrays, facts):
+            for old in self._states()[:-KEPT]:
+                old.unlink(missing_ok=True)
+        self.last = time.perf_counter()
+
+    def read(self) -> tuple[Arrays, Facts] | None:
+        """The last state that is whole; of those that are not the user is told."""
+        for file in reversed(self._states()):
+            try:
+                return read_arrays(file)
+            except DamagedFileError as error:
+                self._tell(f"{error} The state before it is used instead.")
+        return None
+
+    def _states(self) -> list[Path]:
+        return sorted(file for file in self.folder.iterdir() if NAME.fullmatch(file.name)) if self.folder.is_dir() else []
+
+    def _write(self, file: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bool:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_arrays(file, arrays, facts)
+        except OSError as error:
+            self._tell(
+                f"{file.name} could not be kept in {self.folder}: {error.strerror or error}. The fit goes on; make room or "
+                "mend the folder, or a stop now loses what was done since the last checkpoint."
+            )
+            return False
+        return True
+
+    def _tell(self, text: str) -> None:
+        if text not in self.told:
+            self.told.append(text)
+            warnings.warn(text, stacklevel=3)

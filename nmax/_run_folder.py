@@ -1,0 +1,162 @@
+"""The run folder: settings, data, checkpoints and results of a fit in plain files; see docs/run-folder.md."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import warnings
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmax._checkpoint import FolderKeeper
+from nmax._guide_file import guide_arrays, guide_recipe
+from nmax._identity import data_identity, differences, model_identity, versions
+from nmax._settings import FitSettings
+from nmax._stages import history_written, modes_written
+from nmax._step import History
+from nmax._store import DamagedFileError, plain, read_arrays, read_json, write_arrays, write_bytes, write_json
+from nmax.data import Series, Table
+from nmax.models import AbstractModel
+
+FORMAT = 1
+RUN, DATA, FITTED, CHECKPOINTS = "run.json", "data.npz", "fitted.npz", "checkpoints"
+HISTORY, SUMMARY, CHECK, RESULTS = "history.csv", "summary.json", "check.json", "posterior.nc"
+EVERY = 30.0  # seconds between two checkpoints
+SHORT, PATHS = 100_000, 100  # numbers of a path up to which the results hold paths, and how many
+RUNNING, FINISHED = "running", "finished"
+
+
+def begin(
+    folder: Path, model: AbstractModel, table: Table, series: Series, settings: FitSettings, every: float
+) -> tuple[FolderKeeper, bool]:
+    """Make a run folder ready, or take up one that is there; refused if it is of something else.
+
+    Returns:
+        Where checkpoints are kept, and whether the run is finished already.
+    """
+    described = {
+        "model": model_identity(model, series),
+        "data": data_identity(series),
+        "settings": settings.described(),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / RUN).exists():
+            write_arrays(folder / DATA, *_table_written(table))
+            facts = {"format": FORMAT, "status": RUNNING, "created": now(), "versions": versions(), **described}
+            write_json(folder / RUN, facts)
+    except OSError as error:
+        raise OSError(
+            f"`out` must be a folder that can be written to; {folder} cannot: {error.strerror or error}. Nothing was done; "
+            "choose another one."
+        ) from error
+    kept = read_run(folder)
+    check_same(folder, kept, described)
+    return FolderKeeper(folder / CHECKPOINTS, every), kept["status"] == FINISHED
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """What a run folder says of itself."""
+    if not (folder / RUN).is_file():
+        raise FileNotFoundError(f"{folder} must be a run folder, with a {RUN} in it; there is none.")
+    run = read_json(folder / RUN)
+    if run.get("format") != FORMAT:
+        raise DamagedFileError(f"{folder / RUN} must have format {FORMAT}; it has {run.get('format')!r}.")
+    if missing := {"status", "model", "data", "settings", "versions"} - run.keys():
+        raise DamagedFileError(f"{folder / RUN} must say {sorted(missing)}, too.")
+    return run
+
+
+def read_table(folder: Path) -> Table:
+    """The data of a run."""
+    arrays, facts = read_arrays(folder / DATA)
+    texts = {name: tuple(facts[name]) for name in ("columns", "input_columns", "notes")}
+    return Table(arrays["y"], arrays.get("inputs"), times=arrays.get("times"), time_name=facts["time_name"], **texts)
+
+
+def save(posterior: Any, folder: Path) -> None:
+    """Write an `nmax.Posterior`; `run.json` says that it is finished only when all else is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    described = {
+        "model": model_identity(posterior.model, posterior.series),
+        "data": data_identity(posterior.series),
+        "settings": posterior.settings.described(),
+    }
+    kept = read_run(folder) if (folder / RUN).exists() else {}
+    if kept:
+        check_same(folder, kept, described)
+    if not (folder / DATA).exists():
+        write_arrays(folder / DATA, *_table_written(posterior.table))
+    arrays = guide_arrays(posterior.guide, "guide") | modes_written(posterior.modes) | history_written(posterior.history)
+    facts = {
+        "recipe": guide_recipe(posterior.guide),
+        "width": posterior.windows.width,
+        "modes": len(posterior.modes),
+        "convergence": dataclasses.asdict(posterior.convergence),
+        **{name: getattr(posterior, name) for name in ("reason", "steps", "skipped", "seconds", "notes")},
+    }
+    write_arrays(folder / FITTED, arrays, facts)
+    write_bytes(folder / HISTORY, _history(posterior.history).encode())
+    summary = posterior.summary()
+    write_json(folder / SUMMARY, dataclasses.asdict(summary) | {"converged": posterior.converged})
+    times = {"created": kept.get("created", now()), "finished": now()}
+    write_json(folder / RUN, {"format": FORMAT, "status": FINISHED, **times, "versions": versions(), **described})
+
+
+def save_check(check: Any, folder: Path) -> None:
+    """Keep an `nmax.Check` with the run."""
+    write_json(folder / CHECK, {"verdict": check.verdict, **dataclasses.asdict(check)})
+
+
+def save_results(posterior: Any, folder: Path, *, draws: int = 1_000) -> None:
+    """Draws of θ and, where the series is short, of the path, by the ArviZ schema as netCDF."""
+    paths = 0 if posterior.series.length * posterior.model.state_size > SHORT else PATHS
+    tree = posterior.to_datatree(draws=draws, paths=paths)
+    partial = folder / f".{RESULTS}.partial"
+    tree.to_netcdf(partial, engine="h5netcdf")
+    partial.replace(folder / RESULTS)
+
+
+def now() -> str:
+    """The time as text, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def check_same(folder: Path, kept: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Refuse another model, other data or other settings, and name the difference."""
+    lines = differences({name: kept[name] for name in here}, plain(here))
+    functions = tuple(f"model.{name} " for name in ("initial", "transition", "observation"))
+    traced = [line for line in lines if line.startswith(functions)]
+    if traced and len(traced) == len(lines) and (others := differences(kept["versions"], versions())):
+        warnings.warn(
+            f"{folder} was written with other versions ({'; '.join(others)}), under which the model's functions are traced "
+            "to other programs. Whether it is the same model cannot be told; it is taken to be.",
+            stacklevel=4,
+        )
+        return
+    if lines:
+        raise ValueError(
+            f"{folder} must be a run of the same model, data and settings; it is not: {'; '.join(lines)}. Choose another "
+            "folder, or go back to what it was made with."
+        )
+
+
+def _table_written(table: Table) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    arrays = {"y": np.asarray(table.y), "inputs": table.inputs, "times": table.times}
+    facts = {name: getattr(table, name) for name in ("columns", "input_columns", "time_name", "notes")}
+    return {name: np.asarray(array) for name, array in arrays.items() if array is not None}, facts
+
+
+def _history(history: History) -> str:
+    """As CSV, a row a step."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["step", *History._fields, "total"])
+    rows = zip(*history, history.total, strict=True)
+    writer.writerows([k + 1, *(repr(float(value)) for value in row)] for k, row in enumerate(rows))
+    return text.getvalue()

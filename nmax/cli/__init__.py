@@ -1,0 +1,88 @@
+"""The command `nmax`: from a model file and a data file to a report. One file a command."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from nmax.cli import _check, _fit, _forecast, _info, _new, _report, _reproduce, _sample, _simulate
+from nmax.cli._output import InputError
+
+COMMANDS = (_new, _simulate, _fit, _check, _sample, _forecast, _report, _info, _reproduce)
+EXAMPLE = """a first run:
+  nmax new model.py                            write a commented model to start from; edit it
+  nmax simulate model.py --out data.csv        a series from it, to try things on
+  nmax fit model.py data.csv --out run         the joint posterior of parameters and path
+  nmax report run                              one HTML page about it
+  nmax forecast run --steps 20                 what comes next
+
+exit codes: 0 done, 1 a claim of the paper failed, 2 input that cannot be right, 3 the work broke off,
+130 interrupted and 143 terminated (a fit can be resumed)"""
+
+
+class Terminated(KeyboardInterrupt):
+    """The system asked the process to end: a checkpoint is written, as for an interrupt."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="nmax",
+        description="Bayesian inference in state space models and stochastic differential equations, for long series.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"nmax {version('nmax')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add(commands)
+    options = parser.parse_args(arguments)
+    options.resumable = None  # a command that can be taken up again says how
+    shown, warnings.showwarning = warnings.showwarning, _warned
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return options.run(options)
+    except (InputError, FileNotFoundError, IsADirectoryError, TypeError, ValueError) as error:
+        if _ours(error):
+            print(f"nmax: {error}", file=sys.stderr)
+            return 2
+        traceback.print_exc()
+        return 3
+    except (OSError, RuntimeError, ArithmeticError, ImportError, MemoryError) as error:
+        print(f"nmax: broke off: {error or type(error).__name__}", file=sys.stderr)
+        _say_how_to_go_on(options)
+        return 3
+    except KeyboardInterrupt as stop:
+        print(f"nmax: {'terminated' if isinstance(stop, Terminated) else 'stopped'}.", file=sys.stderr)
+        _say_how_to_go_on(options)
+        return 143 if isinstance(stop, Terminated) else 130
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        warnings.showwarning = shown
+
+
+def _say_how_to_go_on(options: argparse.Namespace) -> None:
+    if options.resumable:
+        print(f"nmax: what is done is kept. Go on with:  {options.resumable}", file=sys.stderr)
+
+
+def _ours(error: BaseException) -> bool:
+    """Whether nmax itself raised this, about input; what comes from elsewhere is a defect, and its place is shown."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return isinstance(error, (InputError, FileNotFoundError)) or any("nmax" in frame.filename for frame in last)
+
+
+def _warned(message, category, filename, lineno, file=None, line=None) -> None:
+    """A warning for a person: its text, not its place in the code."""
+    del category, filename, lineno, file, line
+    print(f"nmax: {message}", file=sys.stderr)
+
+
+def _terminate(number, frame) -> None:
+    del number, frame
+    raise Terminated

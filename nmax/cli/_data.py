@@ -1,0 +1,42 @@
+"""The data arguments of commands."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from nmax.data import Table
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """The data file and how to read it."""
+    parser.add_argument("data", type=Path, metavar="DATA", help="CSV, Parquet, .npy, .npz or Zarr")
+    parser.add_argument("--columns", type=_names, metavar="A,B", help="columns that were observed; by default all others")
+    parser.add_argument("--inputs", type=_names, metavar="U,V", help="columns of exogenous inputs, known at every row")
+    parser.add_argument("--time", metavar="NAME", help="the time column; by default one called time or date, say")
+    parser.add_argument("--step", metavar="STEP", help="the grid's step: a number, or 1D, 15min, 1W, 1M for dates")
+
+
+def table_from(options: argparse.Namespace, step: float | None = None) -> Table:
+    """Read what the arguments name; `step` is the model's own, for numeric times."""
+    from nmax.data import read
+
+    return read(
+        options.data,
+        columns=options.columns,
+        inputs=options.inputs,
+        time=options.time,
+        step=_step(options.step) if options.step is not None else step,
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _step(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text

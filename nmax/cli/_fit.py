@@ -1,0 +1,123 @@
+"""`nmax fit` and `nmax resume`: from a model file and a data file to a run folder."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+
+from nmax.cli._data import add_data, table_from
+from nmax.cli._model_file import add_run, keep_source, model_from, model_of_run
+from nmax.cli._output import InputError, Output, add_json, add_quiet
+
+GUIDES = ("lookahead", "nma")
+
+
+def add(commands) -> None:
+    """Add the two commands to the parser."""
+    parser = commands.add_parser(
+        "fit",
+        help="fit a model to a series: the joint posterior of parameters and path",
+        description="Fit the model that a Python file defines to a series. The file is your own code and is run as such.",
+        epilog="examples:  nmax fit model.py data.csv --out run  |  nmax fit model.py rates.parquet --time date --columns "
+        "rate --step 1W --out run  |  nmax fit model.py data.csv --out run --guide nma --steps 5000",
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL.py", help="a Python file that defines `model`; it is run")
+    add_data(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the folder for checkpoints and results")
+    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default: %(default)s)")
+    parser.add_argument("--guide", choices=GUIDES, default="lookahead", help="the default guide, or the paper's")
+    parser.add_argument("--steps", type=int, help="training steps; by default as many as are needed")
+    parser.add_argument("--window", type=int, help="steps of the series that a training step sees at once")
+    parser.add_argument("--draws", type=int, help="windows a training step")
+    _add_how(parser)
+    parser.set_defaults(run=run)
+
+    parser = commands.add_parser(
+        "resume",
+        help="go on with a fit that was stopped",
+        description="Go on with a fit from its last checkpoint, to the same end as if it had never been stopped.",
+        epilog="example:  nmax resume run",
+    )
+    add_run(parser)
+    _add_how(parser)
+    parser.set_defaults(run=resume)
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-check", action="store_true", help="leave out the check whether to trust the result")
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=30.0, metavar="SECONDS", help="at the least (default: %(default)s)"
+    )
+    add_quiet(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fit, save, check."""
+    import jax.random as jr
+
+    import nmax
+
+    model = model_from(options.model)
+    table = table_from(options, step=getattr(model, "dt", None))
+    guide: Any = nmax.LookaheadGuide() if options.guide == "lookahead" else nmax.MovingAverageGuide()
+    _refuse_other_run(options.out)
+    keep_source(options.out, options.model, {"data": str(options.data.resolve()), "read_with": _read_with(options)})
+    options.resumable = f"nmax resume {shlex.quote(str(options.out))}"
+    posterior = nmax.fit(
+        model,
+        table,
+        key=jr.key(options.seed),
+        guide=guide,
+        steps=options.steps,
+        window=options.window,
+        draws=options.draws,
+        out=options.out,
+        checkpoint_every=options.checkpoint_every,
+        progress=not (options.quiet or options.json),
+    )
+    return _told(options, options.out, posterior)
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Go on, save, check."""
+    import nmax
+
+    model = model_of_run(options.folder, options.model)
+    options.resumable = f"nmax resume {shlex.quote(str(options.folder))}"
+    quiet = options.quiet or options.json
+    posterior = nmax.resume(options.folder, model, progress=not quiet, checkpoint_every=options.checkpoint_every)
+    return _told(options, options.folder, posterior)
+
+
+def _told(options: argparse.Namespace, folder: Path, posterior: Any) -> int:
+    """Check what was fitted, write the results, and say what came of it."""
+    from nmax._run_folder import save_check, save_results
+
+    save_results(posterior, folder)
+    out, options.resumable = Output(options), f"nmax check {shlex.quote(str(folder))}"
+    if not options.no_check and posterior.checked is None:
+        out.say("checking the fit; this takes about as long as the fit itself (--no-check leaves it out)")
+        save_check(posterior.check(), folder)
+    summary = posterior.summary()
+    out.say(summary)
+    out.say()
+    out.say(f"Wrote {folder}. Next:  nmax report {folder}  |  nmax forecast {folder} --steps 20  |  nmax sample {folder}")
+    verdict = None if posterior.checked is None else posterior.checked.verdict
+    out.note(run=folder, parameters=summary.parameters, elbo=summary.elbo, elbo_standard_error=summary.elbo_standard_error)
+    out.note(converged=posterior.converged, reason=posterior.reason, seconds=posterior.seconds, verdict=verdict)
+    out.note(notes=posterior.notes)
+    return out.end()
+
+
+def _refuse_other_run(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out must be a folder; {folder} is a file.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "source.json").exists():
+        raise InputError(f"--out must be a new folder or one that `nmax fit` has made; {folder} has other files in it.")
+
+
+def _read_with(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("columns", "inputs", "time", "step")}

@@ -1,0 +1,64 @@
+"""`nmax info`: about a run, or about the installation."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from nmax.cli._model_file import source_of
+from nmax.cli._output import Output, add_json
+
+
+def add(commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "info",
+        help="about a run, or about the installation",
+        description="Say what a run folder holds; without one, versions and devices.",
+        epilog="examples:  nmax info  |  nmax info run",
+    )
+    parser.add_argument("folder", type=Path, nargs="?", metavar="RUN", help="a run folder")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what there is to know."""
+    from nmax._identity import versions
+    from nmax._run_folder import CHECK, SUMMARY, read_run, read_table
+    from nmax._store import read_json
+    from nmax._summary import table as table_lines
+
+    out = Output(options)
+    if options.folder is None:
+        import jax
+
+        devices = [str(device) for device in jax.devices()]
+        for name, version in versions().items():
+            out.say(f"{name:10} {version}")
+        out.say(f"{'devices':10} {', '.join(devices)}; {os.cpu_count()} cores")
+        out.note(versions=versions(), devices=devices, cores=os.cpu_count())
+        return out.end()
+    folder, run, source = options.folder, read_run(options.folder), source_of(options.folder)
+    table = read_table(folder)
+    out.say(f"{folder}: {run['status']}, begun {run.get('created')}")
+    out.say(
+        f"model   {source.get('model', 'not said')}: {run['model']['kind']}, parameters {', '.join(run['model']['prior'])}"
+    )
+    out.say(f"data    {source.get('data', 'not said')}: {run['data']['rows']:,} rows, columns {', '.join(table.columns)}")
+    if run["status"] != "finished":
+        steps = sorted(file.name for file in (folder / "checkpoints").glob("*.npz"))
+        out.say(f"        {len(steps)} checkpoints. Go on with:  nmax resume {folder}")
+    if (folder / SUMMARY).exists():
+        summary = read_json(folder / SUMMARY)
+        out.say("\n".join(["", *table_lines(summary["parameters"])]))
+        out.note(summary=summary)
+    if (folder / CHECK).exists():
+        check = read_json(folder / CHECK)
+        out.say(f"\nverdict: {check['verdict']}")
+        out.note(check=check)
+    files = sorted(str(file.relative_to(folder)) for file in folder.iterdir())
+    out.say(f"\nfiles   {', '.join(files)}")
+    out.note(run=run, source=source, files=files)
+    return out.end()

@@ -1,0 +1,259 @@
+"""Run folders: what is kept is what was fitted, a stop loses nothing, damage and other runs are refused."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import nmax
+from nmax import _train
+from nmax._checkpoint import FolderKeeper
+from nmax._store import DamagedFileError, read_arrays, write_arrays, write_bytes
+from nmax._trees import named_leaves, with_leaves
+
+THETA = {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}
+PLAIN = {
+    "guide": nmax.MovingAverageGuide(layers=1, length=3, width=16, depth=1, radius=2, theta_layers=1),
+    "pretrain": 20,
+    "steps": 400,
+    "draws": 2,
+    "window": 20,
+    "key": jr.key(3),
+    "progress": False,
+}
+
+
+def data(length=120):
+    return nmax.simulate(nmax.models.ar1(), THETA, length, key=jr.key(1)).y
+
+
+def same(one, other):
+    there, here = named_leaves(one), named_leaves(other)
+    assert there.keys() == here.keys()
+    for name, array in there.items():
+        np.testing.assert_array_equal(array, here[name])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "lookahead"
+    model = nmax.models.ar1()
+    table = nmax.data.Table(data(), None, ("price",), times=np.arange(121) * 0.5, time_name="hours")
+    return model, table, folder, nmax.fit(model, table, key=jr.key(0), out=folder, progress=False)
+
+
+def test_arrays_and_facts_come_back_as_they_were(tmp_path):
+    arrays = {"a": np.arange(6.0).reshape(2, 3), "['odd'].name": np.float32(2.0), "none": np.zeros((0, 2), np.int32)}
+    write_arrays(tmp_path / "f.npz", arrays, {"x": [1, None, "é"], "bad": float("nan")})
+    back, facts = read_arrays(tmp_path / "f.npz")
+    assert facts == {"x": [1, None, "é"], "bad": None}
+    assert set(back) == set(arrays)
+    for name, array in arrays.items():
+        assert back[name].dtype == np.asarray(array).dtype
+        np.testing.assert_array_equal(back[name], array)
+
+
+def test_any_changed_byte_is_noticed_or_harmless(tmp_path):
+    arrays = {"a": np.arange(40.0)}
+    write_arrays(tmp_path / "f.npz", arrays, {"x": 1})
+    good = (tmp_path / "f.npz").read_bytes()
+    rng = np.random.default_rng(0)
+    for trial in range(200):
+        bad = bytearray(good)
+        if trial % 4 == 0:
+            bad = bad[: rng.integers(len(bad))]
+        else:
+            for place in rng.integers(len(bad), size=rng.integers(1, 4)):
+                bad[place] ^= int(rng.integers(1, 256))
+        (tmp_path / "f.npz").write_bytes(bytes(bad))
+        try:
+            back, facts = read_arrays(tmp_path / "f.npz")
+        except DamagedFileError:
+            continue
+        np.testing.assert_array_equal(back["a"], arrays["a"])
+        assert facts == {"x": 1}
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    write_bytes(tmp_path / "f", b"old")
+    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        write_bytes(tmp_path / "f", b"new")
+    assert (tmp_path / "f").read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["f"]
+
+
+def test_leaves_of_other_shapes_are_refused():
+    tree = {"a": np.zeros(3), "key": jr.key(1)}
+    kept = named_leaves(tree)
+    same(with_leaves(tree, kept), tree)
+    with pytest.raises(ValueError, match="must have shape"):
+        with_leaves({"a": np.zeros(2), "key": jr.key(1)}, kept)
+    with pytest.raises(ValueError, match="same arrays"):
+        with_leaves({"b": np.zeros(3), "key": jr.key(1)}, kept)
+
+
+def test_a_loaded_fit_is_the_fit(finished):
+    model, table, folder, fit = finished
+    again = nmax.load(folder, model)
+    same(again.guide, fit.guide)
+    assert again.reason == fit.reason
+    assert again.notes == fit.notes
+    assert again.windows == fit.windows
+    assert dataclasses.astuple(again.convergence) == pytest.approx(dataclasses.astuple(fit.convergence), nan_ok=True)
+    np.testing.assert_array_equal(again.history.total, fit.history.total)
+    assert again.table.columns == ("price",)
+    assert again.table.time_name == "hours"
+    np.testing.assert_array_equal(again.table.times, table.times)
+    np.testing.assert_array_equal(again.path(3, key=jr.key(5)), fit.path(3, key=jr.key(5)))
+    assert again.elbo(key=jr.key(6)) == fit.elbo(key=jr.key(6))
+    assert len(again.modes) == len(fit.modes)
+
+
+def test_the_folder_can_be_read_without_nmax(finished):
+    _, _, folder, fit = finished
+    run = json.loads((folder / "run.json").read_text())
+    assert run["status"] == "finished"
+    assert run["settings"]["guide"]["kind"] == "LookaheadGuide"
+    assert set(run["model"]["prior"]) == {"intercept", "coefficient", "noise"}
+    rows = (folder / "history.csv").read_text().splitlines()
+    assert rows[0].startswith("step,")
+    assert len(rows) == 1 + fit.steps
+    assert json.loads((folder / "summary.json").read_text())["parameters"]["noise"]["sd"] > 0
+    with np.load(folder / "fitted.npz", allow_pickle=False) as file:
+        assert "guide.theta_flow.head.loc" in file.files
+
+
+def test_the_same_call_reads_a_finished_run(finished, monkeypatch):
+    model, table, folder, fit = finished
+    monkeypatch.setattr("nmax._fit.locate", None)  # would be called if anything were fitted
+    same(nmax.fit(model, table, key=jr.key(0), out=folder, progress=False).guide, fit.guide)
+    same(nmax.resume(folder, model, progress=False).guide, fit.guide)
+
+
+def test_another_model_or_data_or_settings_are_refused_and_named(finished):
+    model, table, folder, _ = finished
+    with pytest.raises(ValueError, match="settings.key"):
+        nmax.fit(model, table, key=jr.key(1), out=folder, progress=False)
+    with pytest.raises(ValueError, match="settings.guide.starts was 8, is 2"):
+        nmax.fit(model, table, key=jr.key(0), guide=nmax.LookaheadGuide(starts=2), out=folder, progress=False)
+    with pytest.raises(ValueError, match="data.sha256_of_observations is another"):
+        nmax.fit(model, table.y + 1.0, key=jr.key(0), out=folder, progress=False)
+    other = dataclasses.replace(
+        model, transition=lambda x, theta: dist.Normal(theta["intercept"] + 0.9 * x, 1.0).to_event(1)
+    )
+    with pytest.raises(ValueError, match="model.transition is another"):
+        nmax.load(folder, other)
+    wider = dataclasses.replace(model, prior={**model.prior, "noise": dist.LogNormal(0.0, 11.0)})
+    with pytest.raises(ValueError, match="model.prior.noise"):
+        nmax.load(folder, wider)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr("nmax._fit.locate", None)
+    with pytest.raises(OSError, match="Nothing was done"):
+        nmax.fit(nmax.models.ar1(), data(), key=jr.key(0), out=tmp_path / "file" / "run", progress=False)
+
+
+@pytest.fixture(scope="module")
+def straight():
+    model = nmax.models.ar1()
+    jax.config.update("jax_disable_most_optimizations", True)  # as in the tests themselves: bits depend on the compiler
+    return model, nmax.fit(model, data(), **PLAIN)
+
+
+def stop_after(monkeypatch, chunks):
+    """Interrupt training after so many calls, as Ctrl-C would."""
+    advance, calls = _train.advance, []
+
+    def interrupted(*arguments):
+        if len(calls) == chunks:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return advance(*arguments)
+
+    monkeypatch.setattr(_train, "advance", interrupted)
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 3])
+def test_a_stopped_fit_goes_on_bit_for_bit(straight, tmp_path, monkeypatch, chunks):
+    model, whole = straight
+    with monkeypatch.context() as patch:
+        stop_after(patch, chunks)
+        with pytest.raises(KeyboardInterrupt):
+            nmax.fit(model, data(), out=tmp_path / "run", **PLAIN)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "running"
+    with pytest.raises(ValueError, match="finished run"):
+        nmax.load(tmp_path / "run", model)
+    resumed = nmax.resume(tmp_path / "run", model, progress=False)
+    same(resumed.guide, whole.guide)
+    np.testing.assert_array_equal(resumed.history.total, whole.history.total)
+    assert resumed.reason == whole.reason
+    assert dataclasses.astuple(resumed.convergence) == pytest.approx(
+        dataclasses.astuple(whole.convergence), rel=0, nan_ok=True
+    )
+
+
+def test_damaged_states_are_passed_over_with_a_warning(straight, tmp_path):
+    model, whole = straight
+    fitted = nmax.fit(model, data(), out=tmp_path / "run", checkpoint_every=1e-9, **PLAIN)
+    same(fitted.guide, whole.guide)
+    states = sorted((tmp_path / "run" / "checkpoints").glob("step-*.npz"))
+    assert len(states) == 3  # of four
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps(run | {"status": "running"}))
+    states[-1].write_bytes(states[-1].read_bytes()[:-100])
+    states[-2].write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged"):
+        again = nmax.resume(tmp_path / "run", model, progress=False)
+    same(again.guide, whole.guide)
+
+
+def test_a_full_disk_ends_nothing(straight, tmp_path, monkeypatch):
+    model, whole = straight
+    calls = []
+
+    def full(*arguments):
+        calls.append(arguments)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nmax._checkpoint.write_arrays", full)
+    monkeypatch.setattr("nmax._run_folder.write_bytes", full)
+    with pytest.warns(UserWarning, match="No space left on device"):
+        fitted = nmax.fit(model, data(), out=tmp_path / "run", checkpoint_every=1e-9, **PLAIN)
+    assert len(calls) > 3
+    same(fitted.guide, whole.guide)
+
+
+def test_old_states_are_removed_only_after_a_new_one_is_there(tmp_path, monkeypatch):
+    keeper = FolderKeeper(tmp_path, every=1.0)
+    for step in range(1, 6):
+        keeper.write(step, {"a": np.full(3, step)}, {})
+    assert sorted(file.name for file in tmp_path.iterdir()) == [f"step-{k:010d}.npz" for k in (3, 4, 5)]
+    monkeypatch.setattr("nmax._checkpoint.write_arrays", lambda *a: (_ for _ in ()).throw(OSError("gone")))
+    with pytest.warns(UserWarning, match="could not be kept"):
+        keeper.write(6, {"a": np.zeros(3)}, {})
+    kept = keeper.read()
+    assert kept is not None
+    assert kept[0]["a"][0] == 5
+
+
+def test_neural_layers_of_the_look_ahead_are_kept_too(tmp_path, monkeypatch):
+    model, y = nmax.models.ar1(), data(60)
+    options = {"guide": nmax.LookaheadGuide(layers=1, length=3, width=16, theta_layers=1), "steps": 200, "draws": 2}
+    options |= {"key": jr.key(0), "progress": False}
+    whole = nmax.fit(model, y, **options)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            nmax.fit(model, y, out=tmp_path / "run", **options)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    resumed = nmax.resume(tmp_path / "copy", model, progress=False)
+    same(resumed.guide, whole.guide)
+    same(nmax.load(tmp_path / "copy", model).guide, whole.guide)
