@@ -79,7 +79,7 @@ def sample(
     if not 0 < target < 1:
         raise ValueError(f"`target` must lie between 0 and 1; got {target!r}.")
     guide_key, chain_key = jr.split(key)
-    table = as_table(y, inputs)
+    table = as_table(y, inputs, step=getattr(model, "dt", None))
     series = make_series(table.y, table.inputs)
     if fit is None:
         check_model(model, series)
@@ -94,7 +94,7 @@ def sample(
     file = ChainFile(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)
     record, drawing = _run(density, state, file, -(-warmup // CHUNK), -(-draws // CHUNK), target, progress)
     seconds = time.perf_counter() - start
-    return Draws(density, table, record, seconds, rivals(fit.modes, model), drawing)
+    return Draws(density, table, record, seconds, (*table.notes, *rivals(fit.modes, model)), drawing)
 
 
 def _quick_fit(
