@@ -66,9 +66,12 @@ def fit(
 
     Args:
         model: an `nmax.StateSpaceModel` or `nmax.SDE`.
-        y: observations of shape (T + 1, d_y) or (T + 1,), row i belonging to state i; NaN where nothing was observed.
+        y: observations of shape (T + 1, d_y) or (T + 1,), row i belonging to state i; NaN where nothing was observed. Or a
+            frame, a file, or a table, whose times are put on a grid: see `nmax.read`. Times that are numbers are put on the
+            grid of an SDE, whose step is `dt`.
         key: random key, `jax.random.key(0)` say.
-        inputs: exogenous inputs of shape (T + 1, k); the model's functions then take a third argument.
+        inputs: exogenous inputs of shape (T + 1, k), or in any other form that `y` may have, or a list of the names of
+            columns of `y`; the model's functions then take a third argument.
         guide: settings of the variational family: `nmax.LookaheadGuide()`, the default, or `nmax.MovingAverageGuide()`, the
             paper's.
         window: steps in a window; by default chosen by the look-ahead, 50 for the paper's guide. The cost of a training
@@ -106,7 +109,7 @@ def fit(
         pretrain_at=pretrain_at,
     )
     every = check_positive("checkpoint_every", checkpoint_every)
-    table = as_table(y, inputs)
+    table = as_table(y, inputs, step=getattr(model, "dt", None))
     return _fitted(model, table, asked, None if out is None else Path(out), every, progress, watch)
 
 
@@ -134,6 +137,7 @@ def _fitted(
     method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average
     windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)
     posterior = Posterior(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
+    posterior.notes = (*table.notes, *posterior.notes)
     if out is not None:
         _saved(posterior, out)
     return posterior

@@ -102,6 +102,7 @@ def test_every_form_gives_the_same_table(name, tmp_path):
     table = read(FORMS[name](tmp_path), columns=columns, inputs=["feed"])
     np.testing.assert_array_equal(table.y, np.stack([PREY, HARES], axis=1))
     np.testing.assert_array_equal(table.inputs, FEED[:, None])
+    assert table.inputs is not None
     assert table.y.dtype == table.inputs.dtype == np.float64
     assert (table.columns, table.input_columns) == (("prey", "hares"), ("feed",))
     np.testing.assert_array_equal(table.times, DAYS)
@@ -361,13 +362,13 @@ class TestInputs:
         frame = pandas_frame()[["date", "prey"]].iloc[::-1]
         for inputs in (FEED[::-1], pd.DataFrame({"feed": FEED[::-1]})):
             table = as_table(frame, inputs)
-            np.testing.assert_array_equal(table.inputs[:, 0], FEED)
+            np.testing.assert_array_equal(table.inputs, FEED[:, None])
             np.testing.assert_array_equal(table.y[:, 0], PREY)
 
     def test_by_their_times(self):
         feed = pd.DataFrame({"feed": np.arange(6.0)}, index=pd.date_range("2020-02-26", periods=6, name="day"))
         table = as_table(pandas_frame()[["date", "prey"]].iloc[[0, 2, 3]], feed)
-        np.testing.assert_array_equal(table.inputs[:, 0], [1.0, 2.0, 3.0, 4.0])
+        np.testing.assert_array_equal(table.inputs, [[1.0], [2.0], [3.0], [4.0]])
         assert "2 records of the inputs lie before or after" in table.notes[-1]
 
     def test_their_times_become_those_of_an_array(self):
@@ -377,7 +378,7 @@ class TestInputs:
 
     def test_beside_a_table(self):
         table = as_table(read(pandas_frame()[["date", "prey"]]), pandas_frame()[["date", "feed"]].iloc[::-1])
-        np.testing.assert_array_equal(table.inputs[:, 0], FEED)
+        np.testing.assert_array_equal(table.inputs, FEED[:, None])
 
     def test_refusals(self):
         frame, gap = pandas_frame()[["date", "prey"]], pandas_frame()[["date", "prey"]].iloc[[0, 2, 3]]

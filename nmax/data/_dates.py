@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 from typing import Any, NoReturn
 
@@ -80,13 +81,22 @@ def _parsed(raw: Raw, name: str) -> Dates:
             continue
     cells = text.to_pylist()
     months = [_month(cell) for cell in cells]
-    if (wrong := next((k for k, cell in enumerate(cells) if cell is not None and months[k] is None), None)) is not None:
+    if wrong := [k for k, cell in enumerate(cells) if cell is not None and months[k] is None]:
+        worst = next((k for k in wrong if not _is_iso(cells[k])), wrong[0])
         raise ValueError(
-            f"Times must be numbers, or dates such as {FORMS}, all of one form; got {cells[wrong]!r} in column `{name}` at "
-            f"{raw.where([wrong])}."
+            f"Times must be numbers, or dates such as {FORMS}, all of one form; got {cells[worst]!r} in column `{name}` at "
+            f"{raw.where([worst])}."
         )
     values = np.array([month or "NaT" for month in months], "datetime64[M]").astype("datetime64[ns]")
     return Dates(values, values)
+
+
+def _is_iso(cell: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _month(cell: str | None) -> str | None:
