@@ -268,8 +268,13 @@ REFUSED = {  # source, options, message
     ),
     "numbers as text": (lambda f: pd.DataFrame({"y": ["1", "2"]}), {}, "`y` does not: it holds numbers as text"),
     "no numbers": (csv("a,b\nx,y\n"), {}, r"a column of numbers to observe; there is none.*a \(text\) and b \(text\)"),
-    "objects": (lambda f: pd.DataFrame({"y": [1.0, {}]}), {"columns": "y"}, "`y` does not: it holds objects"),
-    "object array": (lambda f: np.array([1.0, None]), {}, r"there is none.*y \(objects\)"),
+    "objects": (lambda f: pd.DataFrame({"y": [object(), 1]}), {"columns": "y"}, "`y` does not: it holds objects, <obj"),
+    "a number and a word": (
+        lambda f: pd.DataFrame({"y": [1.0, "a"], "u": 1.0}),
+        {},
+        "it holds objects, 'a' at row 1 .*`columns`",
+    ),
+    "object array": (lambda f: np.array([1.0, None]), {}, "`y` does not: it holds numbers as objects"),
     "true and false": (lambda f: np.array([True, False]), {}, r"there is none.*y \(true and false\)"),
     "infinite": (csv("y\n1\ninf\n-inf\n"), {}, "`y` is infinite at lines 3 and 4"),
     "infinite in a frame": (lambda f: pd.DataFrame({"y": [1.0, np.inf]}), {}, r"infinite at row 1 \(counted from 0\)"),
@@ -325,6 +330,8 @@ def test_a_file_that_is_not_there(tmp_path):
         read(misspelt(tmp_path))
     with pytest.raises(TypeError, match="got a Table, which has been read already"):
         read(as_table(np.zeros(3)))
+    with pytest.raises(TypeError, match="must be a path, an array or a frame; got dict"):
+        read({"y": [1.0, 2.0]})
     with pytest.raises(TypeError, match="Did you mean `columns`"):
         read(np.zeros(3), colums=["y"])
 

@@ -92,7 +92,9 @@ def _find_time(raw: Raw, taken: set[str]) -> tuple[str | None, str]:
     if dates:
         called = [name for name in dates if name in called]
     if len(called) == 1:
-        doubt = f" `{called[0]}` was taken for the time because of its name; if it is none, name the others in `columns`."
+        doubt = (
+            f" `{called[0]}` was taken for the time because of its name; if it is none, name all observations in `columns`."
+        )
         return called[0], "" if dates else doubt
     if several := called or dates:
         raise ValueError(

@@ -31,6 +31,8 @@ def from_object(source: Any) -> Raw | None:
 def from_array(source: Any, letter: str = "y") -> Raw:
     """The columns of an array, named y, or y0, y1, ..."""
     array = source if isinstance(source, np.ndarray) else np.asarray(source)
+    if array.ndim == 0:
+        raise TypeError(f"Data must be a path, an array or a frame; got {type(source).__name__}.")
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2:
         raise ValueError(f"An array must have shape (T + 1, columns) or (T + 1,); got shape {array.shape}.")

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,13 @@ def check_names(names: Sequence[str], source: str) -> None:
 def say_why_not_numbers(column: Any, where: Callable[[Sequence[int]], str]) -> tuple[str, bool]:
     """What a column that is not of numbers holds, in words, and whether it seems to be meant as numbers."""
     what = kind(column)
+    if what == "objects":
+        odd = next((record for record, cell in enumerate(column) if not isinstance(cell, Number | None)), None)
+        if odd is None:
+            return "it holds numbers as objects; convert them with `.astype(float)`", True
+        return f"it holds objects, {column[odd]!r} at {where([odd])} for one", any(
+            isinstance(cell, Number) for cell in column
+        )
     if what != "text":
         return f"it holds {what}", False
     cells = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
