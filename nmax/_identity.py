@@ -11,11 +11,15 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
+from numpyro.distributions import Distribution
+from numpyro.distributions.transforms import Transform
 
 from nmax.data import Series
 from nmax.models import AbstractModel
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object in memory: another in every process
+_CHECKSUM = re.compile(r"[0-9a-f]{64}")
+LARGE = 50  # numbers that are not written out
 PACKAGES = ("nmax", "jax", "jaxlib", "numpyro", "equinox", "optax", "flowjax", "blackjax", "numpy", "scipy")
 
 
@@ -40,7 +44,7 @@ def model_identity(model: AbstractModel, series: Series) -> dict[str, Any]:
         "states": list(model.state_names),
         "support": ADDRESS.sub("", str(model.support)),
         "exactly_observed": {str(k): int(v) for k, v in model.exactly_observed.items()},
-        "prior": {name: _distribution(one) for name, one in prior.distributions.items()},
+        "prior": {name: described_distribution(one) for name, one in prior.distributions.items()},
         **{name: _program(*call) for name, call in functions.items()},
     }
 
@@ -71,7 +75,7 @@ def differences(kept: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     for name in sorted(before.keys() | now.keys()):
         there, this = before.get(name, "nothing"), now.get(name, "nothing")
         if there != this:
-            long = isinstance(there, str) and len(there) > 40  # a checksum tells a reader nothing
+            long = isinstance(there, str) and _CHECKSUM.fullmatch(there)  # a checksum tells a reader nothing
             lines.append(f"{name} is another" if long else f"{name} was {there}, is {this}")
     return lines
 
@@ -84,13 +88,33 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield f"{prefix}{name}", value
 
 
-def _distribution(distribution: Any) -> str:
-    """Its kind and a checksum of its parameters."""
-    leaves, shape = jax.tree.flatten(distribution)
-    digest = hashlib.sha256(ADDRESS.sub("", str(shape)).encode())
-    for leaf in leaves:
-        digest.update(np.asarray(leaf).tobytes() if hasattr(leaf, "dtype") else repr(leaf).encode())
-    return f"{type(distribution).__name__} {digest.hexdigest()[:16]}"
+def described_distribution(distribution: Any) -> str:
+    """Its kind and its parameters as text, those of what it is made from included; large arrays as checksums."""
+    parts = {name: getattr(distribution, name, None) for name in getattr(distribution, "arg_constraints", {})}
+    for name in ("base_dist", "transforms", "low", "high"):
+        if name not in parts and getattr(distribution, name, None) is not None and not _derived(distribution, name):
+            parts[name] = getattr(distribution, name)
+    if not parts:
+        parts = {name: value for name, value in sorted(vars(distribution).items()) if not name.startswith("_")}
+    return f"{type(distribution).__name__}({', '.join(f'{name}={_text(value)}' for name, value in parts.items())})"
+
+
+def _derived(distribution: Any, name: str) -> bool:
+    """Whether a part says no more than the parameters do: a log-normal is one by name."""
+    return name in ("base_dist", "transforms") and bool(distribution.arg_constraints)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (Distribution, Transform)):
+        return described_distribution(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_text, value))}]"
+    if not hasattr(value, "shape") and not isinstance(value, (int, float)):
+        return ADDRESS.sub("", str(value))
+    array = np.asarray(value)
+    if array.size > LARGE:
+        return f"{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()[:12]}"
+    return np.array2string(array, separator=", ", formatter={"all": lambda number: f"{number:.9g}"}, max_line_width=10**6)
 
 
 def _program(function: Callable[..., Any], *arguments: Any) -> str:
