@@ -89,9 +89,9 @@ def place(times: Times, step: Step, remedy: str = "pass a finer `step=`") -> Gri
     count = int(rows.max()) + 1
     moved = np.abs(off) > ON_GRID
     _check_moves(off, times, step, remedy)
-    in_order = bool((rows[1:] >= rows[:-1]).all()) if step.kind == "months" else _sorted(times.values)
+    straight = in_order(rows if step.kind == "months" else times.values)
     clashes = _clashes(rows)
-    notes = [] if in_order else [f"The records were not in the order of `{times.name}`; they were sorted by it."]
+    notes = [] if straight else [f"The records were not in the order of `{times.name}`; they were sorted by it."]
     if moved.any():
         most, typical = np.abs(off[moved]).max(), np.median(np.abs(off[moved]))
         notes.append(
@@ -104,7 +104,7 @@ def place(times: Times, step: Step, remedy: str = "pass a finer `step=`") -> Gri
             f"The grid has {count:,} rows from {spoken(grid_times[0])} to {spoken(grid_times[-1])}, {step} apart; "
             f"{empty:,} of them hold no record."
         )
-    straight = in_order and count == len(rows) and not clashes
+    straight = straight and count == len(rows) and not clashes
     return Grid(grid_times, step, None if straight else rows, clashes, tuple(notes))
 
 
@@ -127,9 +127,12 @@ def _rows(times: Times, step: Step, first: Any = None) -> tuple[np.ndarray, np.n
     if gap.dtype.kind in "iu" and size == int(size):
         rows = (gap + int(size) // 2) // int(size)
         return rows, (gap - rows * int(size)) / size, start
-    rows = np.rint(gap / size)
-    off = gap / size - rows
-    return rows.astype(np.int64), np.where(np.abs(off) * size <= times.rounding, 0.0, off), start
+    off = gap / size
+    del gap  # a long series is not held more often than it must be
+    rows = np.rint(off)
+    off -= rows
+    off[np.abs(off) * size <= times.rounding] = 0.0
+    return rows.astype(np.int64), off, start
 
 
 def _times(times: Times, first: Any, step: Step, count: int) -> np.ndarray:
@@ -193,5 +196,6 @@ def refuse_clash(times: Times, pairs: Sequence[tuple[int, int]], step: Step, rem
     )
 
 
-def _sorted(values: np.ndarray) -> bool:
+def in_order(values: np.ndarray) -> bool:
+    """Whether times never go back."""
     return bool((values[1:] >= values[:-1]).all())

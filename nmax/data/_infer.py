@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nmax.data._calendar import monthly, months_since_1970
-from nmax.data._grid import FEW, ON_GRID, Times
+from nmax.data._grid import FEW, ON_GRID, Times, in_order
 from nmax.data._steps import UNITS, WORDS, Step
 
 SAME = 1e-6  # relative difference of two differences that are one, but for rounding
@@ -21,17 +21,22 @@ def infer_step(times: Times) -> Step:
     """
     months = times.dates and times.local is not None and monthly(times.local)
     counts = months_since_1970(times.local) if months and times.local is not None else times.counts
-    apart = np.diff(np.sort(counts))
-    apart = apart[apart > times.rounding]
+    apart = np.diff(counts if in_order(counts) else np.sort(counts))
+    if not (apart > times.rounding).all():
+        apart = apart[apart > times.rounding]
     kind = "months" if months else "time" if times.dates else "number"
     if not len(apart):
         raise ValueError(
             f"The step of the grid needs two different times at least to be told from; `{times.name}` has one.{times.doubt}"
         )
+    whole = apart.dtype.kind in "iu"
+    if apart.max() - apart.min() <= 2 * times.rounding:  # regular; a long series is not copied again
+        return Step(apart[0].item() if whole else _snapped(float(apart.mean()), len(apart), times.rounding), kind)
     size = _commonest(apart, times.rounding)
-    if np.mean(_fits(apart, size)) >= 1 - FEW:
-        whole = apart.dtype.kind in "iu"
-        return Step(int(size) if whole else _snapped(size, apart, times.rounding), kind)
+    if np.mean(fits := _fits(apart, size)) >= 1 - FEW:
+        steps = int(np.rint(apart / size).sum())
+        size = apart.sum().item() / steps if fits.all() and not whole else size
+        return Step(size if whole else _snapped(size, steps, times.rounding), kind)
     raise ValueError(_what_to_pass(times, apart, size, kind))
 
 
@@ -51,12 +56,9 @@ def _commonest(apart: np.ndarray, rounding: float) -> float | int:
     return group[0].item() if apart.dtype.kind in "iu" else float(group.mean())
 
 
-def _snapped(size: float | int, apart: np.ndarray, rounding: float) -> float | int:
-    """The roundest number that gives the same grid: 0.1 for the mean of 0.1 and 0.09999999999999998."""
-    multiples = np.rint(apart / size)
-    if _fits(apart, size).all():
-        size = float(apart.sum() / multiples.sum())
-    allowed = (SAME * size + 2 * rounding) / multiples.sum()
+def _snapped(size: float | int, steps: int, rounding: float) -> float:
+    """The roundest number that gives the same grid of so many steps: 0.1 for the mean of 0.1 and 0.09999999999999998."""
+    allowed = (SAME * size + 2 * rounding) / steps
     return next(near for digits in range(1, 18) if abs((near := float(f"{size:.{digits}g}")) - size) <= allowed)
 
 
