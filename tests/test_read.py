@@ -1,8 +1,11 @@
 """Data in: every form gives the same table, and what cannot be right is refused with the line and the remedy."""
 
+import doctest
 import gzip
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -356,6 +359,14 @@ def test_reading_a_csv_imports_neither_pandas_nor_polars(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, text(tmp_path, "a.csv")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_examples_of_the_manual():
+    manual = (Path(__file__).parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+    examples = "\n".join(code for code in re.findall(r"```python\n(.*?)```", manual, re.DOTALL) if ">>>" in code)
+    test = doctest.DocTestParser().get_doctest(examples, {}, "data.md", None, 0)
+    failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(test)
+    assert (failed, tried) == (0, 9)
 
 
 class TestInputs:
