@@ -45,8 +45,9 @@ BAD_Y = {
     "two columns": (np.zeros((30, 2)), r"event shape \(2,\), one entry a column of `y`.* got event shape \(1,\)"),
     "all NaN": (np.full((30, 1), np.nan), "at least one observation; got only NaN"),
     "infinite": (infinite(), "got 2 infinite entries. Replace them by NaN"),
-    "integers": (np.arange(30), r"floating point .* got dtype int64. Pass `y.astype\(float\)`"),
-    "objects": (np.array([1.0, None], dtype=object), "floating point .* got dtype object"),
+    "true and false": (np.arange(30) > 3, r"must hold numbers.* got dtype bool. Pass `y.astype\(float\)`"),
+    "complex numbers": (np.arange(30) * 1j, "must hold numbers.* got dtype complex128"),
+    "objects": (np.array([1.0, None], dtype=object), "must hold numbers.* got dtype object"),
     "empty": (np.zeros((0, 1)), "must not be empty"),
     "one row": (np.zeros((1, 1)), "at least two rows, y_0 and y_1; got 1"),
 }

@@ -120,10 +120,12 @@ def _moments(array: np.ndarray, real: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def _floats(name: str, array: Any) -> np.ndarray:
     array = np.asarray(array)
+    if np.issubdtype(array.dtype, np.integer):
+        array = array.astype(np.float64)
     if not np.issubdtype(array.dtype, np.floating):
         raise ValueError(
-            f"`{name}` must hold floating point numbers, so that NaN can mark what is missing; got dtype {array.dtype}. "
-            f"Pass `{name}.astype(float)`."
+            f"`{name}` must hold numbers, with NaN where one is missing; got dtype {array.dtype}. "
+            f"Pass `{name}.astype(float)`, if that is what they mean."
         )
     if array.ndim == 1:
         array = array[:, None]
