@@ -22,6 +22,7 @@ from nmax._surface import fitted, moved_to, through_gradients
 from nmax.flows import AffineHead, ThetaFlow
 
 WIDTHS = (1.2, 1.0, 1.0)  # of the draws of each round: from the mode's Gaussian, then from the q(θ) that the last one gave
+MORE = 4  # rounds after these at the most, while q(θ) still moves
 FAR = 3.0  # widths beyond the typical distance of a draw at which it is left out of later rounds
 MOMENTS = 10_000  # draws by which q(θ) is centred and scaled for the next round
 MANY = 200  # windows from which on the posterior of θ is taken for Gaussian
@@ -73,9 +74,9 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
     $E[L^\top g] = 0$ and $E[L^\top g u^\top] = -I$, $g$ being the gradient of the log posterior density at $\vartheta = m +
     Lu$: where the linear part of $g$, regressed on $u$, says so. Gradients cost a scan over a window each, so they are
     kept, and a surface is put through all of them; q(θ), autoregressive part and all, is fitted to that at leisure. Three
-    rounds: draws from the mode's Gaussian, somewhat wider, then twice from the q(θ) that the last round gave, in whose
-    mean and covariance the surface is centred and scaled anew. A round whose q(θ) has a lower bound than the last one's is
-    not believed, and is the last.
+    rounds, and some more while it still moves: draws from the mode's Gaussian, somewhat wider, then from the q(θ) that the
+    last round gave, in whose mean and covariance the surface is centred and scaled anew. A round whose q(θ) has a lower
+    bound than the last one's is not believed, and is the last.
 
     A draw and its mirror image see the same window $B$ with the same noise, so that the choice of the window cancels from
     the curvature; from the slope it is taken out by the scores of all windows at the mode, $g - \nabla\ell_B(m_0)\,T/|B| +
@@ -102,8 +103,8 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
     centre, thetas, gradients, records = mode.theta, [], [], []
     check_key = jr.fold_in(key, len(WIDTHS))
     last, refused = _totals(scores, settled, mode, CHECK, weighted, key=check_key), False
-    for k, width in enumerate(WIDTHS):
-        draw_key, fit_key = jr.split(jr.fold_in(key, k))
+    for k, width in enumerate(WIDTHS + (1.0,) * MORE):
+        draw_key, fit_key = jr.split(jr.fold_in(key, k + (k >= len(WIDTHS))))  # the number between is the check's
         calls = max(1, steps // len(WIDTHS))
         theta, gradient, record = _draws(scores, settled, mode, calls, weighted, rng, width=width, key=draw_key)
         thetas.append(theta)
@@ -113,12 +114,14 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
         surface = through_gradients(*_fine(u, np.concatenate(gradients) @ root))
         found = moved_to(fitted(_standard(flow), surface, key=fit_key), centre, root)
         now = _totals(scores, found, mode, CHECK, weighted, key=check_key)
-        pair, gain = (settled, found), change_of(now - last)
+        moved, gain = _moved(settled, found, key=key), change_of(now - last)
         if refused := _fell(last, now):
             break  # fresh draws contradict the surface: the q(θ) that it was made from is kept
         settled, last = found, now
+        if k + 1 >= len(WIDTHS) and moved.slight and gain.slight:
+            break
         centre, root = _moments(settled, key=fit_key)
-    return Settlement(settled, History(*np.concatenate(records).T), refused, _moved(*pair, key=key), gain, len(records))
+    return Settlement(settled, History(*np.concatenate(records).T), refused, moved, gain, len(records))
 
 
 def _fine(u: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 from pathlib import Path
+from typing import Any
 
+from nmax._store import write_bytes
 from nmax.cli._model_file import add_run, model_of_run
 from nmax.cli._output import Output, add_json
 
@@ -41,9 +45,25 @@ def run(options: argparse.Namespace) -> int:
     inputs = None if options.inputs is None else read(options.inputs, columns=list(posterior.table.input_columns)).y
     forecast = posterior.forecast(options.steps, options.draws, inputs=inputs, key=jr.key(options.seed))
     file = options.out or options.folder / "forecast.csv"
-    forecast.to_csv(file)
     summary = forecast.summary()
+    _write(summary, file)
     out.say(summary)
     out.say(f"Wrote {file}: mean, sd and quantiles of every step.")
     out.note(file=file, steps=options.steps, draws=options.draws, notes=forecast.notes)
     return out.end()
+
+
+def _write(summary: Any, file: Path) -> None:
+    """A row a step, with a column a figure of every observed column and state."""
+    figures = ("mean", "sd", "5%", "50%", "95%")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([summary.time_name, *(f"{name} {figure}" for name in summary.names for figure in figures)])
+    for step, time in enumerate(summary.times):
+        row = [time]
+        for column in range(len(summary.names)):
+            numbers = (summary.mean[step, column], summary.sd[step, column], *summary.quantiles[:, step, column])
+            row += [f"{number:.9g}" for number in numbers]
+        writer.writerow(row)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(file, text.getvalue().encode())
