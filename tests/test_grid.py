@@ -96,6 +96,23 @@ def test_jitter_is_moved_and_said_so():
     )
 
 
+def test_times_of_any_kind_go_on_a_grid_that_is_fine_for_them():
+    """Moves of up to half a step are little where records are ten steps apart."""
+    times = 2.5 * (np.arange(40) + np.random.default_rng(0).uniform(0.1, 0.9, 40))
+    with pytest.raises(ValueError, match=r"more than a quarter of a step .* pass a finer `step=`, 0.2 say"):
+        read(frame(times), step=0.5)
+    table = read(frame(times), step=0.2)
+    assert "of 40 records were moved to the nearest row of the grid, by at most 0.4" in table.notes[0]
+    assert table.times is not None
+    kept = ~np.isnan(column(table))
+    np.testing.assert_array_equal(column(table)[kept], np.arange(1.0, 41.0))
+    assert np.abs(table.times[kept] - times).max() <= 0.1
+    dated = np.datetime64("2020-01-01", "ns") + (times * 86_400e9).astype("timedelta64[ns]")
+    with pytest.raises(ValueError, match="pass a finer `step=`, 4 hours say"):
+        read(frame(dated), step="1D")
+    assert len(read(frame(dated), step="4h").y) > 500
+
+
 def test_records_out_of_order_are_sorted():
     table = read(frame([2.0, 0.0, 1.0]))
     np.testing.assert_array_equal(column(table), [2.0, 3.0, 1.0])
@@ -105,7 +122,7 @@ def test_records_out_of_order_are_sorted():
 def test_the_same_record_twice_is_one():
     table = read(frame([0.0, 1.0, 1.0, 2.0, 2.0], [1.0, 2.0, 2.0, NAN, NAN]))
     np.testing.assert_array_equal(column(table), [1.0, 2.0, NAN])
-    assert table.notes == ("2 records that repeat another one, time and all, were left out.",)
+    assert table.notes == ("Records left out, as they repeat another one, time and all: 2.",)
 
 
 def test_days_over_a_leap_year():
@@ -244,7 +261,7 @@ REFUSED = {  # times, values, options, message
         [0.0, 0.9, 1.1, 2.0, 3.0, 4.0],
         None,
         {"step": 1},
-        r"those at 0.9 and 1.1 .* The closest two times are 0.2 apart, and a step no longer than that separates",
+        r"those at 0.9 and 1.1 .* A step of 0.2 separates even the closest two: pass a finer `step=`",
     ),
     "a clock set back": (
         dates("2020-10-25T02:00", "2020-10-25T02:00", "2020-10-25T03:00", "2020-10-25T04:00"),
@@ -257,7 +274,7 @@ REFUSED = {  # times, values, options, message
         [0.0, 1.4, 2.6, 4.0],
         None,
         {"step": 1},
-        "2 of 4 records are more than a quarter of a step away from their nearest row, 1.4 at row 1 .* pass a finer `step=`",
+        "2 of 4 records are more than a quarter of a step away from their nearest row, 1.4 at row 1 .* `step=`, 0.1 say",
     ),
     "no common step": (
         [0.0, 1.0, 2.4, 3.1, 5.0, 7.3],

@@ -200,11 +200,15 @@ def test_which_columns():
     assert read(pd.DataFrame({"T": [3.0, 1.0]}), columns=["T"]).times is None  # a temperature
 
 
-def test_an_index_that_is_not_used_is_mentioned():
+def test_an_index_that_is_not_used_is_mentioned(tmp_path):
     frame = pd.DataFrame({"y": [1.0, 2.0, 3.0]}, index=[0, 1, 5])
     assert "`index` was not used, and rows were counted" in read(frame).notes[0]
     np.testing.assert_array_equal(read(frame, time="index").times, np.arange(6))
     assert read(frame.reset_index(drop=True)).notes == ()
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert "`index` was not used" in read(tmp_path / "a.parquet").notes[0]
+    frame.rename_axis("station").to_parquet(tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet").columns == ("y",)
     assert read(xr.DataArray([1.0, 2.0], {"x": [0, 1]}, ("x",))).notes == ()
 
 
@@ -221,7 +225,7 @@ def test_empty_lines(tmp_path):
     (tmp_path / "a.csv").write_text("\ny\n1\n\n3\n\n\n")
     table = read(tmp_path / "a.csv")
     np.testing.assert_array_equal(table.y[:, 0], [1.0, NAN, 3.0])
-    assert table.notes == ("1 empty lines were taken as missing values.",)
+    assert table.notes == ("Empty lines, taken as missing values: 1.",)
     (tmp_path / "b.csv").write_text("\ufeff\n\na, b\r\n1,2\r\n\r\n3,4\r\n\r\n", encoding="utf-8")
     table = read(tmp_path / "b.csv")
     np.testing.assert_array_equal(table.y, [[1.0, 2.0], [3.0, 4.0]])
@@ -284,13 +288,14 @@ REFUSED = {  # source, options, message
     "empty file": (csv(""), {}, "a.csv is empty"),
     "no rows": (csv("a,b\n"), {}, "must hold rows; .*a.csv has none"),
     "no names": (csv("1,2\n3,4\n"), {}, "must name the columns; that of .* holds values: 1 and 2"),
-    "no names, dates": (csv("2020-01-01,2\n2020-01-02,4\n"), {}, "must name the columns"),
+    "no names, dates": (csv("2020-01-01T00:00Z,2\n2020-01-02T00:00Z,4\n"), {}, "must name the columns"),
     "a name twice": (csv("a,b,a\n1,2,3\n"), {}, "different names; a occurs more than once"),
     "a name twice in a frame": (lambda f: pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, "different names; a occurs"),
     "ragged": (csv("a,b\n1,2\n3\n"), {}, "as many values as there are names, 2; line 3 of .* has 1: '3'"),
     "not UTF-8": (csv("größe\n1\n", encoding="latin-1"), {}, "must be text in UTF-8"),
     "UTF-16": (csv("a,b\n1,2\n", encoding="utf-16"), {}, "must be text in UTF-8"),
     "unnamed numbers": (csv(",b\n5,2\n9,3\n"), {}, "Every column must have a name; one without holds numbers"),
+    "not packed": (csv("y\n1\n", name="a.csv.gz"), {}, "must be packed by gzip, as its name says; it is not"),
     "not a table": (csv("nonsense", name="a.parquet"), {}, "cannot be read as Parquet"),
     "not an array": (csv("nonsense", name="a.npy"), {}, "a.npy"),
     "no such column": (csv("prey,b\n1,2\n"), {"columns": ["pray"]}, "no `pray`. Did you mean `prey`.*There are: prey"),
@@ -387,7 +392,7 @@ class TestInputs:
         feed = pd.DataFrame({"feed": np.arange(6.0)}, index=pd.date_range("2020-02-26", periods=6, name="day"))
         table = as_table(pandas_frame()[["date", "prey"]].iloc[[0, 2, 3]], feed)
         np.testing.assert_array_equal(table.inputs, [[1.0], [2.0], [3.0], [4.0]])
-        assert "2 records of the inputs lie before or after" in table.notes[-1]
+        assert table.notes[-1] == "Records of the inputs left out, as they lie before or after the observations: 2."
 
     def test_their_times_become_those_of_an_array(self):
         table = as_table(PREY, pandas_frame()[["date", "feed"]])
@@ -431,6 +436,22 @@ class TestModels:
             ValueError, match=r"dt = 0.1; those of the table are 1. Read the data with `nmax.read\(..., step=0.1\)`"
         ):
             as_table(table, step=0.1)
+
+    @pytest.mark.parametrize("method", [nmax.fit, nmax.sample])
+    def test_fit_and_sample_hold_it_against_the_data(self, method):
+        model = nmax.SDE(
+            prior={"pull": dist.LogNormal(0.0, 1.0)},
+            initial=lambda theta: jnp.zeros(1),
+            drift=lambda x, theta: -theta["pull"] * x,
+            diffusion=lambda x, theta: jnp.ones(1),
+            dt=0.1,
+            observation=lambda x, theta: dist.Normal(x, 0.5).to_event(1),
+        )
+        every = pd.DataFrame({"t": np.arange(30) * 1.0, "y": np.zeros(30)})
+        with pytest.raises(ValueError, match="dt = 0.1; those of the table are 1"):
+            method(model, read(every), key=jr.key(0), progress=False)
+        with pytest.raises(ValueError, match="bring the times to the units of the model's `dt`, or take a finer one"):
+            method(model, every.assign(t=0.14 * np.arange(30)), key=jr.key(0), progress=False)
 
     def test_dates_get_a_note(self):
         note = "One step, dt = 0.1 of the model, is 1 day."

@@ -136,7 +136,7 @@ def _by_time(table: Table, raw: Raw, choice: Choice, values: np.ndarray) -> Tabl
     on_grid = np.full((len(grid.times), values.shape[1]), np.nan)
     on_grid[rows[inside]] = values[inside]
     if not inside.all():
-        notes += (f"{(~inside).sum():,} records of the inputs lie before or after the observations, and were left out.",)
+        notes += (f"Records of the inputs left out, as they lie before or after the observations: {(~inside).sum():,}.",)
     joined = dataclasses.replace(table, inputs=on_grid, input_columns=choice.columns, notes=(*table.notes, *notes))
     check_complete(joined)
     return joined

@@ -57,7 +57,7 @@ def step_of(times: Times, step: Any, dt: float | int | None) -> tuple[Step, str]
     if step is not None:
         return parse_step(step, dates=times.dates), "pass a finer `step=`"
     if dt is not None and not times.dates:
-        return Step(dt, "number"), "the step is the model's `dt`: take a finer one, or bring the times to its units"
+        return Step(dt, "number"), "bring the times to the units of the model's `dt`, or take a finer one"
     return infer_step(times), "pass a finer `step=` to `nmax.read`"
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nmax.data._dates import is_date
 from nmax.data._raw import Raw, check_names, kind, listed, numbers
 
 MISSING = ["", "#N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "NaT", "None", "n/a", "nan", "null", "."]
@@ -51,18 +53,17 @@ def read_csv(path: Path, separator: str | None = None) -> Raw:
         trailing = _trailing(gaps, len(columns[names[0]]) + blank + 1)
         columns[names[0]] = columns[names[0]].slice(0, len(columns[names[0]]) - trailing)
         if inside := len(gaps) - trailing - blank:
-            notes = (f"{inside:,} empty lines were taken as missing values.",)
+            notes = (f"Empty lines, taken as missing values: {inside:,}.",)
     raw = Raw(columns, lambda records: _lines_named(path, records, alone), notes=notes)
-    return without_row_numbers(raw)
+    return _without_row_numbers(raw)
 
 
-def without_row_numbers(raw: Raw) -> Raw:
+def _without_row_numbers(raw: Raw) -> Raw:
     """Leave out a column without a name that counts the rows or is empty, and call one that holds dates `time`."""
-    columns = dict(raw.columns)
-    name = next((name for name in columns if name in ("", "__index_level_0__")), None)
-    if name is None:
+    if "" not in raw.columns:
         return raw
-    column = columns.pop(name)
+    columns = dict(raw.columns)
+    column = columns.pop("")
     if kind(column) == "numbers":
         values = numbers(column)
         counted = np.array_equal(values, np.arange(len(values))) or np.array_equal(values, np.arange(1, len(values) + 1))
@@ -87,6 +88,8 @@ def _header(path: Path, separator: str | None) -> tuple[str, list[str], int]:
             raise ValueError(f"The file must hold a line of column names and rows below it; {path} is empty.")
     except UnicodeDecodeError as error:
         raise ValueError(f"The file must be text in UTF-8; {path} is not. Save it as UTF-8.") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} must be packed by gzip, as its name says; it is not: {error}.") from error
     line = line.rstrip("\r\n")
     if separator is None:
         separator = next((mark for mark in ",;\t" if mark in line), ",")
@@ -102,15 +105,11 @@ def _header(path: Path, separator: str | None) -> tuple[str, list[str], int]:
 
 def _is_value(name: str) -> bool:
     """Whether what should be a name is a number or a date."""
-    if name in MISSING:
-        return True
-    for read in (float, np.datetime64):
-        try:
-            read(name)
-        except ValueError:
-            continue
-        return True
-    return False
+    try:
+        float(name)
+    except ValueError:
+        return name in MISSING or is_date(name)
+    return True
 
 
 def _lines(path: Path) -> Iterator[str]:

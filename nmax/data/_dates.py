@@ -82,7 +82,7 @@ def _parsed(raw: Raw, name: str) -> Dates:
     cells = text.to_pylist()
     months = [_month(cell) for cell in cells]
     if wrong := [k for k, cell in enumerate(cells) if cell is not None and months[k] is None]:
-        worst = next((k for k in wrong if not _is_iso(cells[k])), wrong[0])
+        worst = next((k for k in wrong if not is_date(cells[k])), wrong[0])
         raise ValueError(
             f"Times must be numbers, or dates such as {FORMS}, all of one form; got {cells[worst]!r} in column `{name}` at "
             f"{raw.where([worst])}."
@@ -91,11 +91,12 @@ def _parsed(raw: Raw, name: str) -> Dates:
     return Dates(values, values)
 
 
-def _is_iso(cell: str) -> bool:
+def is_date(cell: str) -> bool:
+    """Whether a text is a date, a date with a time of day, a month or a quarter."""
     try:
         datetime.datetime.fromisoformat(cell)
     except ValueError:
-        return False
+        return _month(cell) is not None
     return True
 
 

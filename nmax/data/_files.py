@@ -11,35 +11,30 @@ from typing import Any
 import numpy as np
 
 from nmax.data._choose import TIME_NAMES
-from nmax.data._csv import read_csv, without_row_numbers
+from nmax.data._csv import read_csv
 from nmax.data._frames import from_array, from_arrow, from_object
 from nmax.data._raw import Raw, check_names
 
 
 def from_file(source: str | Path) -> Raw:
     """The columns of a file, read as its suffix says."""
-    path = Path(source)
+    path = Path(source).expanduser()
     if "://" in str(source):
         raise ValueError(f"The data must be a file on this machine; got the address {source}. Download it first.")
     name = path.name.lower()
-    reader = next((reader for suffix, reader in READERS.items() if name.endswith(suffix)), None)
-    if reader is None:
+    suffix = next((suffix for suffix in READERS if name.endswith(suffix)), None)
+    if suffix is None:
         raise ValueError(f"The name of a data file must end in one of {', '.join(READERS)}; got {path.name!r}.")
     if not path.exists():
         there = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, there, n=1)
         raise FileNotFoundError(f"There is no file {path}.{f' Did you mean {near[0]}?' if near else ''}")
-    if path.is_dir() != (suffix_of(name) == ".zarr") and not (path.is_dir() and suffix_of(name) == ".parquet"):
+    if path.is_dir() and suffix not in FOLDERS or path.is_file() and suffix == ".zarr":
         raise ValueError(f"{path} must be a {'folder' if path.is_file() else 'file'}, as its name says; it is not.")
-    raw = reader(path)
+    raw = READERS[suffix](path)
     if not raw.length:
         raise ValueError(f"The file must hold rows; {path} has none.")
     return raw
-
-
-def suffix_of(name: str) -> str:
-    """The suffix that says how a file is read."""
-    return next(suffix for suffix in READERS if name.lower().endswith(suffix))
 
 
 def _read_parquet(path: Path) -> Raw:
@@ -50,7 +45,7 @@ def _read_parquet(path: Path) -> Raw:
         table = parquet.read_table(path)
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} cannot be read as Parquet: {error}.") from error
-    return without_row_numbers(from_arrow(table, str(path)))
+    return from_arrow(table, str(path))
 
 
 def _load(path: Path) -> Any:
@@ -156,3 +151,4 @@ READERS: dict[str, Callable[[Path], Raw]] = {
     ".npz": _read_npz,
     ".zarr": _read_zarr,
 }
+FOLDERS = (".zarr", ".parquet")  # what may be a folder

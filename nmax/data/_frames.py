@@ -14,7 +14,7 @@ UNNAMED = "index"  # what an index without a name is called, as by `reset_index`
 
 def from_object(source: Any) -> Raw | None:
     """The columns of an object with named columns or rows; None if it is nothing of the kind."""
-    if _is_from("pandas", source):
+    if _is_from("pandas", source) and hasattr(source, "iloc"):
         return _from_pandas(source)
     if _is_from("xarray", source):
         return _from_xarray(source)
@@ -50,8 +50,20 @@ def from_arrow(source: Any, name: str = "the frame") -> Raw:
             from pyarrow.interchange import from_dataframe
 
             source = from_dataframe(source)
-    check_names(source.column_names, name)
-    return Raw(dict(zip(source.column_names, source.columns, strict=True)))
+    index, labels = _index_kept_by_pandas(source)
+    names = [labels.get(str(column), str(column)) for column in source.column_names]
+    check_names(names, name)
+    return Raw(dict(zip(names, source.columns, strict=True)), index=index)
+
+
+def _index_kept_by_pandas(table: Any) -> tuple[str | None, dict[str, str]]:
+    """The column that was the index of a pandas frame, and what it is called if it had no name."""
+    kept = [name for name in (table.schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
+    if not kept:
+        return None, {}
+    _check_levels(len(kept))
+    unnamed = kept[0].startswith("__index_level_")
+    return (UNNAMED, {kept[0]: UNNAMED}) if unnamed else (kept[0], {})
 
 
 def numbered(letter: str, array: np.ndarray) -> tuple[str, ...]:
@@ -70,17 +82,21 @@ def _from_pandas(frame: Any) -> Raw:
     names = [str(name) for name in frame.columns]
     columns = {name: _pandas_column(frame.iloc[:, k]) for k, name in enumerate(names)}
     index = frame.index
-    if index.nlevels > 1:
-        raise ValueError(
-            f"A frame's index must have one level, the time; got {index.nlevels}. Pick one series of the frame, and make "
-            "the other levels columns with `reset_index`."
-        )
+    _check_levels(index.nlevels)
     if index.name is None and type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
         check_names(names, "the frame")
         return Raw(columns)
     label = UNNAMED if index.name is None else str(index.name)
     check_names([label, *names], "the frame, its index among them,")
     return Raw({label: _pandas_column(index.to_series()), **columns}, index=label)
+
+
+def _check_levels(levels: int) -> None:
+    if levels > 1:
+        raise ValueError(
+            f"A frame's index must have one level, the time; got {levels}. Pick one series of the frame, and make the other "
+            "levels columns with `reset_index`."
+        )
 
 
 def _pandas_column(series: Any) -> Any:

@@ -11,11 +11,12 @@ import numpy as np
 from nmax.data._calendar import month_rows, month_times, months_since_1970
 from nmax.data._dates import spoken
 from nmax.data._raw import listed
-from nmax.data._steps import Step
+from nmax.data._steps import UNITS, Step
 
 ON_GRID = 0.01  # of a step: up to here a record lies on the grid, further off it is moved there
-FAR = 0.25  # of a step: moves beyond this are refused if they are more than a few
+FAR = 0.25  # of a step: moves beyond this are refused if they are more than a few, and the grid is not a fine one
 FEW = 0.05  # of the records
+FINE = 10  # steps between successive records, typically: then half a step is little
 SPARSE, LARGE, LARGEST = 1_000, 10_000_000, 2**31 - 1  # rows for a record, rows in all, rows that can be numbered
 
 
@@ -88,7 +89,7 @@ def place(times: Times, step: Step, remedy: str = "pass a finer `step=`") -> Gri
     rows, off, first = _rows(times, step)
     count = int(rows.max()) + 1
     moved = np.abs(off) > ON_GRID
-    _check_moves(off, times, step, remedy)
+    _check_moves(rows, off, times, step, remedy)
     straight = in_order(rows if step.kind == "months" else times.values)
     clashes = _clashes(rows)
     notes = [] if straight else [f"The records were not in the order of `{times.name}`; they were sorted by it."]
@@ -156,15 +157,29 @@ def _check_size(times: Times, step: Step) -> None:
         )
 
 
-def _check_moves(off: np.ndarray, times: Times, step: Step, remedy: str) -> None:
+def _check_moves(rows: np.ndarray, off: np.ndarray, times: Times, step: Step, remedy: str) -> None:
+    """Refuse moves that matter: many, of a good part of a step, on a grid whose steps are not short for the data."""
     far = np.flatnonzero(np.abs(off) > FAR)
-    if len(far) > FEW * len(off):
-        worst = far[np.abs(off[far]).argmax()]
-        raise ValueError(
-            f"Times must lie near a grid whose step is {step}; {len(far):,} of {len(off):,} records are more than a quarter "
-            f"of a step away from their nearest row, {spoken(times.values[worst])} at {times.where([int(worst)])} the "
-            f"furthest: {remedy}.{times.doubt}"
-        )
+    if len(far) <= FEW * len(off) or (apart := float(np.median(np.diff(np.sort(rows))))) >= FINE:
+        return
+    worst = far[np.abs(off[far]).argmax()]
+    enough = max(apart, 1.0) * step.size / FINE  # where most fall on one row, a tenth of a step is a start
+    closest = _closest(times)
+    finer = Step(_round_below(closest if enough / SPARSE < closest < enough else enough, times.dates), step.kind)
+    raise ValueError(
+        f"Times must lie near a grid whose step is {step}, or be many steps apart; {len(far):,} of {len(off):,} records are "
+        f"more than a quarter of a step away from their nearest row, {spoken(times.values[worst])} at "
+        f"{times.where([int(worst)])} the furthest: {remedy}, {finer} say.{times.doubt}"
+    )
+
+
+def _round_below(size: float | int, dates: bool) -> float | int:
+    """The next smaller number, or length of time, with one digit: 0.2 for 0.27, 2 hours for 150 minutes."""
+    if dates:
+        unit = max((length for length in UNITS.values() if length <= size), default=1)
+        return max(int(size // unit), 1) * unit
+    digit = 10.0 ** np.floor(np.log10(size))
+    return float(f"{digit * np.floor(size / digit):.1g}")
 
 
 def _clashes(rows: np.ndarray) -> tuple[tuple[int, int], ...]:
@@ -181,19 +196,24 @@ def refuse_clash(times: Times, pairs: Sequence[tuple[int, int]], step: Step, rem
     one, other = pairs[0]
     spoken_times = listed([spoken(times.values[record]) for record in (one, other)])
     more = f", and {len(pairs) - 1:,} more pairs do" if len(pairs) > 1 else ""
-    apart = np.diff(np.sort(times.counts))
     if times.values[one] == times.values[other]:
         advice = "Keep one of the two, or take their mean"
         advice += "; if a clock was set back, give the times with their zone, or in UTC." if times.dates else "."
     elif step.kind == "months":
         advice = "Pass a step of days or hours if that is how the records are spaced."
     else:
-        finest = Step(apart[apart > 0].min().item(), step.kind)
-        advice = f"The closest two times are {finest} apart, and a step no longer than that separates them: {remedy}."
+        finest = Step(_round_below(_closest(times), times.dates), step.kind)
+        advice = f"A step of {finest} separates even the closest two: {remedy}."
     raise ValueError(
         f"Each row of the grid takes one record; those at {spoken_times} ({times.where([one, other])}) fall on the same "
         f"row{more}, with a step of {step}. {advice}{times.doubt}"
     )
+
+
+def _closest(times: Times) -> float | int:
+    """The smallest difference of two times that is none of rounding."""
+    apart = np.diff(np.sort(times.counts))
+    return apart[apart > times.rounding].min().item()
 
 
 def in_order(values: np.ndarray) -> bool:

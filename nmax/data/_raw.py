@@ -125,7 +125,8 @@ def whole_numbers(column: Any) -> bool:
 def precision(column: Any) -> float:
     """To how much of themselves the numbers of a column are rounded."""
     name = str(column.dtype if isinstance(column, np.ndarray) else column.type)
-    return float(np.finfo({"float32": np.float32, "float": np.float32}.get(name, np.float64)).eps)
+    small = {"float32": np.float32, "float": np.float32, "float16": np.float16, "halffloat": np.float16}
+    return float(np.finfo(small.get(name, np.float64)).eps)
 
 
 def repeated(names: Sequence[str]) -> list[str]:

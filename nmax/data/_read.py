@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,10 +32,11 @@ def read(source: Any, *, columns: Any = None, inputs: Any = None, time: Any = No
 
     **The grid.** Row $i$ is time $t_0 + i\,\Delta$, with $t_0$ the first time and Δ the step. Each record goes to the row
     nearest to it; rows without a record are NaN. A record within 1 % of a step lies on the grid. One further off is moved,
-    and a note says how many were and how far; if more than 5 % would have to move by more than a quarter of a step, or if
-    two records that differ fall on one row, the data are refused. Records out of order are sorted, with a note. Times with a
-    zone are converted to UTC. Calendar months, quarters and years are counted, not measured: a record belongs to the one
-    that its date lies in. Inputs must be known on every row; nothing is interpolated.
+    and a note says how many were and how far. The data are refused if two records that differ fall on one row, or if more
+    than 5 % would have to move by more than a quarter of a step while they are typically less than ten steps apart. Records
+    out of order are sorted, with a note. Times with a zone are converted to UTC. Calendar months, quarters and years are
+    counted, not measured: a record belongs to the one that its date lies in. Inputs must be known on every row; nothing is
+    interpolated.
 
     Args:
         source: a path (`.csv`, `.csv.gz`, `.tsv`, `.tsv.gz`, `.parquet`, `.npy`, `.npz`, `.zarr`), or an array or frame:
@@ -69,7 +70,7 @@ def read_for(
 
 def raw_of(source: Any) -> Raw | None:
     """The columns of a file or of an object that has named ones; None for plain arrays."""
-    return from_file(source) if isinstance(source, (str, Path)) else from_object(source)
+    return from_file(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else from_object(source)
 
 
 def assemble(
@@ -141,7 +142,7 @@ def _without_clashes(raw: Raw, names: Sequence[str], times: Times, grid: Grid, r
         same &= (values[one] == values[other]) | (np.isnan(values[one]) & np.isnan(values[other]))
     if not same.all():
         refuse_clash(times, [pair for pair, alike in zip(grid.clashes, same, strict=True) if not alike], grid.step, remedy)
-    return (f"{len(same):,} records that repeat another one, time and all, were left out.",)
+    return (f"Records left out, as they repeat another one, time and all: {len(same):,}.",)
 
 
 def check_complete(table: Table) -> None:
