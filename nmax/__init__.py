@@ -8,6 +8,7 @@ from nmax import features as features
 from nmax import flows as flows
 from nmax import models as models
 from nmax import reference as reference
+from nmax import report as report
 from nmax._calibrate import calibrate as calibrate
 from nmax._calibration import Calibration as Calibration
 from nmax._compare import Comparison as Comparison
