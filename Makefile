@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: env demo test quick lint lock benchmark clean
+.PHONY: env demo test quick lint docs tutorials lock benchmark clean
 
 env: .venv/ready
 
@@ -27,6 +27,13 @@ test: lint
 quick: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
+docs: env
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet --jobs auto docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+tutorials: env
+	$(BIN)/python docs/run_tutorials.py
+
 benchmark: env
 	$(BIN)/python benchmarks/step_time.py
 
@@ -39,4 +46,4 @@ lock:
 	rm -rf .lock
 
 clean:
-	rm -rf .venv out .pytest_cache .ruff_cache
+	rm -rf .venv out docs/_build .pytest_cache .ruff_cache
