@@ -15,6 +15,7 @@ from jaxtyping import Float, PRNGKeyArray
 from nmax._chains import Record, paths
 from nmax._check import check_count, check_key
 from nmax._diagnostics import Mixing, mixing
+from nmax._joint import JointDraws
 from nmax._noise_density import NoiseDensity
 from nmax._summary import entries, figures
 from nmax._summary import table as table_of
@@ -41,7 +42,7 @@ class ChainSummary:
     __repr__ = __str__
 
 
-class Draws:
+class Draws(JointDraws):
     """Draws of θ and of the path from the exact joint posterior.
 
     Attributes:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._check import check_count, check_key, names_its_options
 from nmax.models._base import AbstractModel
+from nmax.models._one_step import next_state, observe
 from nmax.models._priors import Theta
 
 
@@ -71,32 +72,16 @@ def simulate(
 def _simulate(model: AbstractModel, theta: Theta, inputs: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
     path_key, observation_key = jr.split(key)
     start = jnp.asarray(model.initial(theta), jnp.float32)
-    has_inputs = inputs.shape[1] > 0
 
     def move(x, step):
         index, row = step
-        distribution = model.transition(x, theta, *((row,) if has_inputs else ()))
-        x = distribution.sample(jr.fold_in(path_key, index))
+        x = next_state(model, x, theta, row, jr.fold_in(path_key, index))
         return x, x
 
-    index = jnp.arange(1, len(inputs))
-    _, path = jax.lax.scan(move, start, (index, inputs[1:]))
+    _, path = jax.lax.scan(move, start, (jnp.arange(1, len(inputs)), inputs[1:]))
     path = jnp.concatenate([start[None], path])
 
-    def observe(index, x, row):
-        exact = {column: x[component] for component, column in model.exactly_observed.items()}
-        if model.observation is None:
-            return _with_exact_columns(jnp.zeros((0,)), exact)
-        distribution = model.observation(x, theta, *((row,) if has_inputs else ()))
-        drawn = jnp.asarray(distribution.sample(jr.fold_in(observation_key, index)), jnp.float32)
-        return _with_exact_columns(drawn, exact)
+    def see(index, x, row):
+        return observe(model, x, theta, row, jr.fold_in(observation_key, index))
 
-    y = jax.vmap(observe)(jnp.arange(len(inputs)), path, inputs)
-    return path, y
-
-
-def _with_exact_columns(drawn: Array, exact: dict[int, Array]) -> Array:
-    """A row of `y`: the exactly observed columns at their places, the drawn ones at the others."""
-    others = (k for k in range(len(drawn) + len(exact)) if k not in exact)
-    by_column = dict(zip(others, drawn, strict=True)) | exact
-    return jnp.stack([by_column[k] for k in sorted(by_column)])
+    return path, jax.vmap(see)(jnp.arange(len(inputs)), path, inputs)
