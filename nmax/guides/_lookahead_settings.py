@@ -146,7 +146,7 @@ class LookaheadGuide:
         if self.buffer is not None:
             buffer = self.buffer
         elif needed is None:
-            buffer = min(max(FIRST_BUFFER, int(4 * series.typical_gap)), MOST_BUFFER)
+            buffer = min(max(FIRST_BUFFER, int(4 * float(series.typical_gap))), MOST_BUFFER)
         else:
             buffer = min(max(needed, LEAST_BUFFER), MOST_BUFFER)
         block = self.block if self.block is not None else BLOCKS * max(buffer, 2 * LEAST_BUFFER)
