@@ -13,6 +13,9 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
 import nmax
+from nmax._settings import FitSettings
+from nmax._train import Outcome
+from nmax.data import Windows, as_table, make_series
 
 SHARED = Path(os.environ.get("NMAX_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 
@@ -69,3 +72,16 @@ def random_walk(*, d=1, support=constraints.real, with_inputs=False, exactly_obs
         support=support,
         exactly_observed=exactly_observed or {},
     )
+
+
+def untrained(model, y, theta):
+    """A posterior as the look-ahead is built: exact in x at each θ of a linear Gaussian model, about `theta` in θ."""
+    table = as_table(y)
+    series, settings = make_series(table.y, table.inputs), nmax.LookaheadGuide(layers=0, weighted=1)
+    guide = settings.build(model, series, key=jax.random.key(0), theta=model.parameters.unconstrain(theta))
+    nothing = np.zeros(3)
+    unknown = dict.fromkeys(("rhat", "mean", "width", "elbo", "elbo_standard_error"), math.nan)
+    rest = nmax.Convergence(converged=True, mean_of="", width_of="", judged_by="nothing", **unknown)
+    outcome = Outcome(guide, nmax.History(*[nothing] * 5), "was not trained", rest, 0, 0)
+    asked = FitSettings(key=jax.random.key(0), guide=settings, goal=1)
+    return nmax.Posterior(model, table, series, Windows(series.length, series.length), outcome, asked, 0.0)

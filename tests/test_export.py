@@ -1,0 +1,162 @@
+"""Exports: groups, axes, names and times as they should be, files that read back, long paths piece by piece."""
+
+import dataclasses
+
+import jax
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import xarray as xr
+from helpers import random_walk, untrained
+
+import nmax
+from nmax._chains import Record
+from nmax._draws import Draws
+from nmax._noise_density import noise_density
+from nmax.export import _tree as tree_module
+
+TRUTH = {"level": 2.0, "noise": 1.0}
+START = np.datetime64("2024-01-01T00", "h")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    model = random_walk(with_inputs=True)
+    inputs = np.sin(np.arange(61.0))[:, None]
+    _, y = nmax.simulate(model, TRUTH, 60, inputs=inputs, key=jr.key(3))
+    y[20:23] = np.nan
+    table = nmax.data.Table(y, inputs, ("flow",), ("heat",), START + 3 * np.arange(61), "hour", ("put on a grid",))
+    return untrained(model, table, TRUTH)
+
+
+@pytest.fixture(scope="module")
+def chains(fitted):
+    """Draws laid out as chains lay them out, made up rather than sampled."""
+    rng, density = np.random.default_rng(0), noise_density(fitted.guide, fitted.series)
+    size, shape = density.shape
+    e, z = rng.normal(size=(25, 2, size)).astype(np.float32), rng.normal(size=(25, 2, *shape)).astype(np.float32)
+    theta = np.asarray(jax.vmap(jax.vmap(lambda e: fitted.guide.theta(e)[0]))(e))
+    number = rng.uniform(size=(4, 25, 2))
+    record = Record(theta, e, z, number[0], np.round(9 * number[1]), number[2] > 0.9, number[3])
+    return Draws(density, fitted.table, record, 1.0)
+
+
+@pytest.fixture(scope="module")
+def tree(fitted):
+    ahead = fitted.forecast(5, 20, inputs=np.ones((5, 1)), key=jr.key(1))
+    return fitted.to_datatree(draws=200, paths=20, forecast=ahead, key=jr.key(1))
+
+
+def test_groups_axes_and_coordinates_are_those_of_the_schema(fitted, tree):
+    axes = {
+        "posterior": {"chain": 1, "draw": 200},
+        "sample_stats": {"chain": 1, "draw": 200},
+        "observed_data": {"time": 61, "column": 1},
+        "constant_data": {"time": 61, "input": 1},
+        "fit_history": {"step": len(fitted.history.total)},
+        "predictions": {"chain": 1, "draw": 20, "time": 5, "column": 1, "state": 1},
+        "predictions_constant_data": {"time": 5, "input": 1},
+        "posterior_paths": {"chain": 1, "draw": 20, "time": 61, "state": 1},
+        "posterior_predictive": {"chain": 1, "draw": 20, "time": 61, "column": 1},
+    }
+    assert {name: dict(group.sizes) for name, group in tree.children.items()} == axes
+    assert set(tree["posterior"].data_vars) == {"level", "noise"}
+    np.testing.assert_array_equal(tree["posterior_paths"]["time"], START + 3 * np.arange(61))
+    np.testing.assert_array_equal(tree["predictions"]["time"], START + 3 * np.arange(61, 66))
+    assert list(tree["observed_data"]["column"].values) == ["flow"]
+    assert list(tree["constant_data"]["input"].values) == ["heat"]
+    assert list(tree["posterior_paths"]["state"].values) == ["x"]
+    assert tree["observed_data"]["time"].attrs["long_name"] == "hour"
+    facts = tree.attrs
+    assert facts["inference_library"] == "nmax"
+    assert facts["inference_library_version"] == nmax.__version__
+    assert facts["verdict"] == "not checked"
+    assert facts["reason"] == fitted.reason
+    assert "put on a grid" in facts["notes"]
+    assert tree["posterior"].attrs["created_at"] == facts["created_at"]
+
+
+def test_draws_are_joint_and_the_same_as_those_of_the_fit(fitted, tree):
+    theta, x = fitted.theta(200, key=jr.key(1)), fitted.path(20, key=jr.key(1))
+    np.testing.assert_array_equal(tree["posterior"]["level"][0], theta["level"])
+    np.testing.assert_array_equal(tree["posterior_paths"]["x"][0], x)
+    np.testing.assert_array_equal(tree["posterior_predictive"]["y"][0], fitted.predictive(20, key=jr.key(1)))
+    np.testing.assert_array_equal(tree["observed_data"]["y"], fitted.table.y)
+    at = {name: values[7] for name, values in theta.items()}
+    np.testing.assert_allclose(tree["sample_stats"]["log_q"][0, 7], fitted.log_prob(at), atol=1e-3)
+    np.testing.assert_allclose(tree["fit_history"]["total"], fitted.history.total)
+
+
+def test_netcdf_reads_back_as_it_was(tree, tmp_path):
+    tree.to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "fit.nc", engine="h5netcdf") as back:
+        assert set(back.children) == set(tree.children)
+        for name, group in tree.children.items():
+            xr.testing.assert_equal(back[name].to_dataset(), group.to_dataset())
+        assert back.attrs["reason"] == tree.attrs["reason"]
+
+
+def test_zarr_written_piece_by_piece_is_the_tree_and_opens_lazily(fitted, tree, tmp_path, monkeypatch):
+    rows = []
+    path = type(fitted).path
+    monkeypatch.setattr(
+        type(fitted), "path", lambda self, n, **o: rows.append(o.get("stop", 61) - o.get("start", 0)) or path(self, n, **o)
+    )
+    ahead = fitted.forecast(5, 20, inputs=np.ones((5, 1)), key=jr.key(1))
+    folder = fitted.to_zarr(tmp_path / "run" / "fit.zarr", draws=200, paths=20, chunk=16, forecast=ahead, key=jr.key(1))
+    assert max(rows) == 16  # never the whole path
+    with xr.open_datatree(folder, engine="zarr") as back:
+        lazy = back["posterior_paths"]["x"].variable
+        assert not lazy._in_memory
+        assert lazy.encoding["chunks"] == (1, 20, 16, 1)
+        for name, group in tree.children.items():
+            xr.testing.assert_equal(back[name].to_dataset(), group.to_dataset())
+        assert back.attrs["reason"] == tree.attrs["reason"]
+    with pytest.raises(FileExistsError, match="must not exist yet"):
+        fitted.to_zarr(folder)
+    monkeypatch.setattr(type(fitted), "path", lambda self, n, **o: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fitted.to_zarr(tmp_path / "other", paths=2)
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]  # nothing half written
+
+
+def test_chains_keep_their_layout(chains):
+    tree = chains.to_datatree(paths=10)
+    count = chains.record.theta.shape[0]
+    assert dict(tree["posterior"].sizes) == {"chain": 2, "draw": count}
+    theta = chains.theta()["level"].reshape(count, 2)
+    np.testing.assert_array_equal(tree["posterior"]["level"], theta.T)
+    np.testing.assert_array_equal(tree["sample_stats"]["diverging"], np.asarray(chains.record.divergent).T)
+    np.testing.assert_allclose(tree["sample_stats"]["energy"], np.asarray(chains.record.energy).T)
+    assert set(tree["sample_stats"].data_vars) == {"acceptance_rate", "diverging", "energy", "n_steps"}
+    shown = tree["posterior_paths"]["draw"].values
+    assert len(shown) == 5
+    x = chains.path().reshape(count, 2, 61, 1)
+    np.testing.assert_array_equal(tree["posterior_paths"]["x"][1], x[shown, 1])
+    assert tree["posterior_predictive"]["y"].shape == (2, 5, 61, 1)
+    assert "fit_history" not in tree.children
+    assert dict(chains.to_datatree(draws=12, paths=4)["posterior"].sizes) == {"chain": 2, "draw": 6}
+
+
+def test_chains_forecast_and_simulate_as_a_fit_does(chains):
+    ahead = chains.forecast(3, 12, inputs=np.zeros((3, 1)), key=jr.key(2))
+    assert ahead.y.shape == (12, 3, 1)
+    np.testing.assert_array_equal(ahead.theta["level"], chains.theta(12, key=jr.key(2))["level"])
+    assert chains.predictive(6, start=10, stop=15, key=jr.key(2)).shape == (6, 5, 1)
+    assert isinstance(chains, Draws)
+    assert chains.predictive_check(draws=30, key=jr.key(2)).notes[0].startswith("30 series simulated anew over 61 rows")
+
+
+def test_what_cannot_be_exported_is_refused_before_any_work(fitted, monkeypatch):
+    monkeypatch.setattr(tree_module, "LARGEST", 4 * 61 * 2 * 50)
+    with pytest.raises(ValueError, match=r"`paths=100` of 61 rows would take .* pass `paths=50`"):
+        fitted.to_datatree()
+    with pytest.raises(ValueError, match="cannot be a number of steps"):
+        fitted.to_datatree(forecast=5)
+    with pytest.raises(ValueError, match="`paths` must be"):
+        fitted.to_datatree(paths=0)
+    model = dataclasses.replace(fitted.model, prior={"draw": dist.Normal(0.0, 1.0)})
+    monkeypatch.setattr(fitted, "model", model)
+    with pytest.raises(ValueError, match="must not be called 'draw'"):
+        fitted.to_datatree()
