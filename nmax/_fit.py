@@ -31,6 +31,7 @@ from nmax._stages import Stages
 from nmax._start import Mode
 from nmax._train import DivergedError, Outcome, init, train
 from nmax._validate import check_model
+from nmax.checks import before, warn
 from nmax.data import Series, Table, Windows, as_table, make_series
 from nmax.guides import Guide, LookaheadGuide, MovingAverageGuide, prior_centre
 from nmax.models import AbstractModel
@@ -133,6 +134,7 @@ def _fitted(
         keeper, finished = begin(out, model, table, series, asked, every)
     if finished and out is not None:
         return load(out, model)
+    warn(before(model, table, series), stacklevel=4)
     meter = make_meter(progress, asked.goal if isinstance(asked.goal, int) else None)
     method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average
     windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 
-from nmax._first_guess import compiled_guess
+from nmax._first_guess import first_guess
 from nmax.data import Series
 from nmax.models import AbstractModel, log_prob_of_rows
+from nmax.models._mean_and_sd import mean_and_sd
 from nmax.models._observe import separable
+from nmax.models._supports import check_data_in_support, check_transition_support
 
 PRIOR_DRAWS = 100
 ROWS = 1_000  # rows of y at which the densities are tried, the extremes of every column among them
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # compiles: it runs but once
 
 
 def check_model(model: Any, series: Series) -> None:
@@ -27,13 +30,27 @@ def check_model(model: Any, series: Series) -> None:
             f"`model` must be an nmax.StateSpaceModel or an nmax.SDE; got {type(model).__name__}. "
             "Write `nmax.StateSpaceModel(prior=..., initial=..., transition=..., observation=...)`."
         )
-    prior = model.parameters  # refuses a bad prior
-    draws = prior.sample(jr.key(0), PRIOR_DRAWS)
-    theta = prior.constrain(jnp.median(draws, axis=0))
+    model.parameters  # refuses a bad prior  # noqa: B018
+    draws, theta = prior_draws(model)
     _check_initial(model, draws)
     _check_exactly_observed(model, series)
     _check_distributions(model, series, theta)
     _check_densities(model, series, theta)
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)
+def prior_draws(model: AbstractModel) -> tuple[Any, Any]:
+    """The same draws of the prior whenever they are asked for, unconstrained, and the parameters in their middle."""
+    draws = model.parameters.sample(jr.key(0), PRIOR_DRAWS)
+    return draws, model.parameters.constrain(jnp.median(draws, axis=0))
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)
+def _starts(model: AbstractModel, draws: Any) -> tuple[Any, Any]:
+    """The state at index 0 at draws of θ, and which of its components lie in their support."""
+    states = jax.vmap(lambda flat: jnp.asarray(model.initial(model.parameters.constrain(flat)), jnp.float32))(draws)
+    inside = [transform.codomain(states[:, k]) for k, transform in enumerate(model.state_transforms)]
+    return states, jnp.stack(inside, axis=1)
 
 
 def _check_initial(model: AbstractModel, draws: Any) -> None:
@@ -49,7 +66,7 @@ def _check_initial(model: AbstractModel, draws: Any) -> None:
             f"`support` must be one constraint, or one for each of the {start.shape[0]} state components; "
             f"got {len(supports)}."
         )
-    states = np.asarray(jax.vmap(lambda flat: jnp.asarray(model.initial(model.parameters.constrain(flat))))(draws))
+    states, inside = map(np.asarray, _starts(model, draws))
     if not np.isfinite(states).all():
         bad = int((~np.isfinite(states).all(axis=1)).sum())
         raise ValueError(
@@ -58,10 +75,9 @@ def _check_initial(model: AbstractModel, draws: Any) -> None:
         )
     free = [k for k in range(states.shape[1]) if k not in model.exactly_observed]
     for k in free:
-        inside = np.asarray(model.state_transforms[k].codomain(jnp.asarray(states[:, k])))
-        if not inside.all():
+        if not inside[:, k].all():
             raise ValueError(
-                f"`initial(theta)` must lie in `support`; component {k} does not: it is {states[~inside, k][0]:g} "
+                f"`initial(theta)` must lie in `support`; component {k} does not: it is {states[~inside[:, k], k][0]:g} "
                 f"for a prior draw, and its support is {model.state_transforms[k].codomain}. Change one or the other."
             )
 
@@ -80,7 +96,9 @@ def _check_exactly_observed(model: AbstractModel, series: Series) -> None:
 def _check_distributions(model: AbstractModel, series: Series, theta: Any) -> None:
     state = jnp.asarray(model.initial(theta), jnp.float32)
     row = (series.inputs[0],) if series.has_inputs else ()
-    _check_event("transition", _called("transition", model.transition, state, theta, row), [state.shape[0]])
+    transition = _called("transition", model.transition, state, theta, row)
+    _check_event("transition", transition, [state.shape[0]])
+    check_transition_support(model, transition)
 
     others = series.columns - len(model.exactly_observed)
     if model.observation is None:
@@ -91,6 +109,7 @@ def _check_distributions(model: AbstractModel, series: Series, theta: Any) -> No
         return
     observation = _called("observation", model.observation, state, theta, row)
     _check_event("observation", observation, sorted({others, series.columns}))
+    check_data_in_support(model, observation, series)
     gaps = series.partial or (model.exactly_observed and observation.event_shape[0] > others)
     if gaps and not separable(observation):
         raise ValueError(
@@ -110,6 +129,13 @@ def _called(name: str, function: Any, state: Any, theta: Any, row: tuple) -> dis
 
     try:
         jax.eval_shape(call, state, theta, *row)
+    except ValueError as error:
+        if "got invalid" not in str(error):
+            raise
+        reason, remedy = str(error).splitlines()[0], OBSERVED_EXACTLY if name == "observation" else MOVED_EXACTLY
+        raise ValueError(
+            f"NumPyro refuses the distribution that `{name}(x, theta)` returns: {reason} A scale must be positive. {remedy}"
+        ) from error
     except TypeError as error:
         if "positional argument" not in str(error):
             raise
@@ -137,27 +163,62 @@ def _check_event(name: str, distribution: dist.Distribution, sizes: list[int]) -
 def _check_densities(model: AbstractModel, series: Series, theta: Any) -> None:
     """NaN at the data, or in the dynamics between likely states, would be NaN at every step of training."""
     rows = _telling_rows(series)
-    guess = compiled_guess(model, series, theta, jnp.asarray(rows))
+    x, data, dynamics = map(np.asarray, _densities(model, series, theta, jnp.asarray(rows)))
+    bad = ~np.isfinite(data)
+    if bad.any():
+        where = int(bad.argmax())
+        row = int(rows[where])
+        raise ValueError(
+            f"`observation(x, theta).log_prob(y)` must be finite at the data; it is {data[where]} at row {row}, y = "
+            f"{np.asarray(series.values[row])}, with θ at the centre of its prior. "
+            + (
+                _without_width(model.observation, x[where], theta, series, row, "column", OBSERVED_EXACTLY)
+                or "Is y in the distribution's support, and is the distribution defined for all x and θ?"
+            )
+        )
+    if np.isnan(dynamics).any():
+        where = int(np.isnan(dynamics).argmax())
+        raise ValueError(
+            f"`transition(x, theta).log_prob` must not be NaN; it is at x = {x[where]}, with θ at the centre of its prior. "
+            + (
+                _without_width(model.transition, x[where], theta, series, int(rows[where]), "state component", MOVED_EXACTLY)
+                or "Is the distribution defined there, with positive scales? A `support` keeps x where it is."
+            )
+        )
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)
+def _densities(model: AbstractModel, series: Series, theta: Any, rows: Any) -> tuple[Any, Any, Any]:
+    """States read off the data at some rows, and log densities of the data and of the dynamics there."""
+    guess = first_guess(model, series, theta, rows)
     x = jnp.stack([transform(guess[:, k]) for k, transform in enumerate(model.state_transforms)], axis=1)
     x = jnp.where(jnp.isfinite(x), x, jnp.asarray(model.initial(theta), x.dtype)[None])
-    inputs = series.inputs[rows]
-    log_probs: Any = eqx.filter_jit(log_prob_of_rows)
-    data = log_probs(model.observation_log_prob, x, series.values[rows], series.observed[rows], inputs, theta=theta)
-    bad = ~np.isfinite(np.asarray(data))
-    if bad.any():
-        row = int(rows[bad.argmax()])
-        raise ValueError(
-            f"`observation(x, theta).log_prob(y)` must be finite at the data; it is {data[bad.argmax()]} at row {row}, y = "
-            f"{np.asarray(series.values[row])}, with θ at the centre of its prior. Is y in the distribution's support, "
-            "and is the distribution defined for all x and θ?"
-        )
-    dynamics = log_probs(model.transition_log_prob, x, x, inputs, theta=theta)
-    if np.isnan(np.asarray(dynamics)).any():
-        where = int(np.isnan(np.asarray(dynamics)).argmax())
-        raise ValueError(
-            f"`transition(x, theta).log_prob` must not be NaN; it is at x = {np.asarray(x[where])}, with θ at the centre "
-            "of its prior. Is the distribution defined there, with positive scales? A `support` keeps x where it is."
-        )
+    y, observed, inputs = series.values[rows], series.observed[rows], series.inputs[rows]
+    data = log_prob_of_rows(model.observation_log_prob, x, y, observed, inputs, theta=theta)
+    return x, data, log_prob_of_rows(model.transition_log_prob, x, x, inputs, theta=theta)
+
+
+OBSERVED_EXACTLY = (
+    "A column that shows a state without error has no density: pass `exactly_observed={component: column}` and leave it out "
+    "of `observation`."
+)
+MOVED_EXACTLY = (
+    "A component that moves without noise has no density of its own. Give it a little noise, small against its movement in "
+    "one step, or write it as a function of the others."
+)
+
+
+def _without_width(function: Any, x: Any, theta: Any, series: Series, row: int, what: str, remedy: str) -> str:
+    """A sentence on the components whose width is zero or negative, if there are any."""
+    inputs = (series.inputs[row],) if series.has_inputs else ()
+    try:
+        sd = jax.jit(lambda x, theta: mean_and_sd(function(x, theta, *inputs))[1])(jnp.asarray(x), theta)
+    except NotImplementedError:  # a distribution whose moments are not known
+        return ""
+    zero, negative = np.flatnonzero(np.asarray(sd) == 0.0), np.flatnonzero(np.asarray(sd) < 0.0)
+    if len(negative):
+        return f"The scale of {what} {negative[0]} is negative: give it a positive prior, `dist.LogNormal(0.0, 1.0)` say."
+    return f"The scale of {what} {zero[0]} is zero. {remedy}" if len(zero) else ""
 
 
 def _telling_rows(series: Series) -> np.ndarray:

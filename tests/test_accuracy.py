@@ -71,7 +71,8 @@ def test_the_optimiser_does_not_bias_posterior_widths(length):
         observation=lambda x, theta: dist.Normal(theta["mean"][None], 1.0).to_event(1),
     )
     settings = nmax.MovingAverageGuide(layers=1, length=1, width=8, depth=0, radius=1, encoder_depth=1)
-    fit = nmax.fit(model, y, key=jr.key(0), guide=settings, progress=False, until=nmax.Converged(least=3_000))
+    with pytest.warns(UserWarning, match="ignores the state before"):
+        fit = nmax.fit(model, y, key=jr.key(0), guide=settings, progress=False, until=nmax.Converged(least=3_000))
     precision = 1 / 100 + len(y)
     drawn = fit.theta(200_000, key=jr.key(1))["mean"].astype(float)
     assert abs(drawn.std() * np.sqrt(precision) - 1) < 0.03

@@ -123,10 +123,12 @@ def test_a_parameter_that_does_nothing_and_one_of_too_few_steps_are_not_trusted(
     model = dataclasses.replace(MODEL, prior=prior)
     truth = {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0, "spare": 0.0}
     _, y = nmax.simulate(model, truth, 200, key=jr.key(6))
-    fit = nmax.fit(model, y, key=jr.key(0), progress=False)
+    with pytest.warns(UserWarning, match="does not use spare"):
+        fit = nmax.fit(model, y, key=jr.key(0), progress=False)
     check = fit.check()
     assert check.verdict == DO_NOT_TRUST
     assert any("say nothing about spare" in reason for reason in check.reasons)
     assert fit.check(known=("spare",)).verdict == TRUST
-    short = nmax.fit(model, y, key=jr.key(0), guide=nmax.MovingAverageGuide(), steps=50, progress=False)
+    with pytest.warns(UserWarning, match="does not use spare"):
+        short = nmax.fit(model, y, key=jr.key(0), guide=nmax.MovingAverageGuide(), steps=50, progress=False)
     assert short.check(known=("spare",)).verdict == DO_NOT_TRUST

@@ -108,7 +108,8 @@ def test_a_run_of_non_finite_steps_ends_in_an_error_that_keeps_what_there_was():
 
 def test_some_non_finite_steps_are_survived():
     # q(level) starts at 2 with sd 0.1: above 2.25 in one window's draws every few steps
-    fit = quick(data(), sometimes_not_finite(2.25), steps=60, draws=2)
+    with pytest.warns(UserWarning, match="of the model are NaN at"):
+        fit = quick(data(), sometimes_not_finite(2.25), steps=60, draws=2)
     assert 0 < fit.skipped < 60
     assert np.isfinite(fit.theta(10, key=jr.key(0))["level"]).all()
     assert "their gradient was not finite" in str(fit.summary())

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax._evidence import evidence as weighed
+from nmax.checks._catalogue import by_catalogue
 from nmax.checks._finding import DO_NOT_TRUST, TRUST, TRUST_MEANS, Check, Finding
 from nmax.checks._path import NO_DENSITY, by_gap, by_strip
 from nmax.checks._residuals import by_residuals, residuals
@@ -56,6 +57,7 @@ def examine(fit: Any, *, known: tuple[str, ...], key: PRNGKeyArray) -> Check:
     note(by_residuals(residuals(guide, series, key=pit_key)))
     note(by_new_starts(guide, series, level, fit.modes, key=mode_key))
     note(identified(guide, known, key=prior_key))
+    note(by_catalogue(fit, known, key=jr.fold_in(key, 7)))
     findings.append(_convergence(fit))
     figures["elbo"] = elbo.mean
     return Check(tuple(findings), figures, time.perf_counter() - begun)
