@@ -39,6 +39,7 @@ from nmax.checks import Finding as Finding
 from nmax.checks import Residuals as Residuals
 from nmax.data import Table as Table
 from nmax.data import read as read
+from nmax.data import source as source
 from nmax.guides import Guide as Guide
 from nmax.guides import LookaheadGuide as LookaheadGuide
 from nmax.guides import MovingAverageGuide as MovingAverageGuide

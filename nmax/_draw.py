@@ -6,16 +6,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._check import check_count, check_key
 from nmax._noise import noise
 from nmax._objective import mirrored_elbo, noise_size
-from nmax.data import Series, Windows
-from nmax.guides import Guide
+from nmax.data import LongSeries, Series, Window, Windows, read_ahead
+from nmax.guides import Guide, stretches
 
 PIECE = 512  # paths are made in pieces that begin at multiples of this, whatever stretch was asked for
 BATCH = 500  # windows evaluated at a time for the ELBO
+STREAMED = 64  # or read from the disk at a time
 PASS = 20_000  # windows in one estimate of it at the most; a shorter series is passed over in full
 
 
@@ -54,15 +56,42 @@ def piece_of_path(guide: Guide, series: Series, start: Array, keys: PRNGKeyArray
 def mean_elbo(guide: Guide, series: Series, windows: Windows, count: int, key: PRNGKeyArray) -> Float[Array, ""]:
     """An estimate of the ELBO of the whole series: all windows, or `count` spread over it."""
     shift_key, draw_key = jr.split(key)
-    if count == windows.count:  # every window once
-        chosen = windows.at(jnp.arange(count))
-        weight = chosen.size * (count / windows.length)
-    else:
-        chosen = windows.spread(jr.randint(shift_key, (), 0, windows.length), count)
-        weight = jnp.ones(count)
+    chosen, weight = _chosen(windows, count, shift_key)
     elbo = jax.lax.map(
         lambda each: mirrored_elbo(guide, series, windows, each[0], jr.normal(each[1], (noise_size(guide, windows),))).total,
         (chosen, jr.split(draw_key, count)),
         batch_size=min(BATCH, count),
     )
     return jnp.mean(elbo * weight)
+
+
+def streamed_elbo(guide: Guide, series: LongSeries, windows: Windows, count: int, key: PRNGKeyArray) -> float:
+    """The same from windows that are read from the disk a batch at a time."""
+    shift_key, draw_key = jr.split(key)
+    chosen, weight = _chosen(windows, count, shift_key)
+    keys, starts, totals = jr.split(draw_key, count), np.asarray(chosen.start), []
+    batches = [np.arange(k, k + STREAMED) % count for k in range(0, count, STREAMED)]
+    rows = read_ahead(lambda at: stretches(guide, series, starts[at] - 1, windows.width + 1), batches)
+    for at, part in zip(batches, rows, strict=True):
+        totals.append(
+            np.asarray(_window_elbos(guide, part, windows, Window(*(a[at] for a in chosen)), keys[at]), np.float64)
+        )
+    return float((np.concatenate(totals)[:count] * np.asarray(weight)).mean())
+
+
+def _chosen(windows: Windows, count: int, key: PRNGKeyArray) -> tuple[Window, Float[Array, " window"]]:
+    """Every window once, or so many spread over the series, and what each counts for."""
+    if count == windows.count:
+        chosen = windows.at(jnp.arange(count))
+        return chosen, chosen.size * (count / windows.length)
+    return windows.spread(jr.randint(key, (), 0, windows.length), count), jnp.ones(count)
+
+
+@eqx.filter_jit
+def _window_elbos(
+    guide: Guide, series: Series, windows: Windows, chosen: Window, keys: PRNGKeyArray
+) -> Float[Array, " window"]:
+    def one(series, window, key):
+        return mirrored_elbo(guide, series, windows, window, jr.normal(key, (noise_size(guide, windows),))).total
+
+    return jax.vmap(one, in_axes=(series.stacked, 0, 0))(series, chosen, keys)

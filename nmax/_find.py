@@ -16,7 +16,7 @@ from nmax._progress import Meter
 from nmax._scores import Scores
 from nmax._start import Mode, modes, newton
 from nmax.data import Series, Windows
-from nmax.guides import LookaheadGuide, LookaheadSampler
+from nmax.guides import LookaheadGuide, LookaheadSampler, stretches
 from nmax.lookahead import Dynamics, around, linearised, look_ahead, memory
 from nmax.models import AbstractModel
 
@@ -100,7 +100,8 @@ def forgetting(guide: LookaheadSampler, series: Series, mode: Mode) -> int:
     tolerance = np.sqrt(2.0 * CUT_NATS * guide.block / series.length)
     last = max(series.length // guide.block - 1, 0)
     numbers = np.unique(np.linspace(min(1, last), last, STRETCHES).astype(np.int64))
-    left = np.asarray(_memory(guide, series, jnp.asarray(mode.theta, jnp.float32), jnp.asarray(numbers, jnp.int32), lags))
+    rows = stretches(guide, series, numbers * guide.block, guide.block)
+    left = np.asarray(_memory(guide, rows, jnp.asarray(mode.theta, jnp.float32), jnp.asarray(numbers, jnp.int32), lags))
     typical = np.nan_to_num(np.sqrt(np.mean(left**2, axis=0)), nan=np.inf)
     above = np.flatnonzero(typical > tolerance)
     return int(above[-1]) + 2 if len(above) else 1
@@ -111,9 +112,9 @@ def _memory(guide: LookaheadSampler, series: Series, flat: Array, numbers: Array
     theta = guide.model.parameters.constrain(flat)
     dynamics = Dynamics(theta, guide.model, guide.drawn)
 
-    def one(number):
+    def one(series, number):
         rows, reference = guide.reference(theta, series, number)
         linear = linearised(dynamics, reference, rows, guide.first(dynamics, rows.index[0]))
         return memory(linear, look_ahead(linear), reference, lags // 2, lags)
 
-    return jax.vmap(one)(numbers)
+    return jax.vmap(one, in_axes=(series.stacked, 0))(series, numbers)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from nmax._small import applied, inverse_cholesky, pack, transposed, unpack
-from nmax.data import Series
+from nmax.data import LongSeries, Series
 from nmax.models import AbstractModel, Theta
 
 ITERATIONS = 4  # of Gauss and Newton; one is enough where the observed mean is linear in the state
@@ -50,18 +50,20 @@ def first_guess(
             state = improve(state, row)
         return state
 
-    return jax.vmap(guess)(jnp.clip(index, 0, series.length))
+    return jax.vmap(guess)(series.at(index))
 
 
 compiled_guess = eqx.filter_jit(first_guess)
 
 
 def centre_and_spread(
-    model: AbstractModel, series: Series, theta: Theta
+    model: AbstractModel, series: Series | LongSeries, theta: Theta
 ) -> tuple[Float[Array, " state"], Float[Array, " state"]]:
     """Mean and standard deviation of the first guess over the series; a spread of 1 where it does not vary."""
-    rows = jnp.asarray(np.unique(np.linspace(0, series.length, ROWS).astype(np.int32)))
-    guess = compiled_guess(model, series, theta, rows)
+    rows = np.unique(np.linspace(0, series.length, ROWS).astype(np.int32))
+    if isinstance(series, LongSeries):
+        series, rows = series.sampled(rows), np.arange(len(rows), dtype=np.int32)
+    guess = compiled_guess(model, series, theta, jnp.asarray(rows))
     spread = jnp.std(guess, axis=0)
     return jnp.mean(guess, axis=0), jnp.where(spread > 1e-3, spread, 1.0)
 

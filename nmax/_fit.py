@@ -26,18 +26,20 @@ from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
 from nmax._progress import Meter, make_meter
 from nmax._run_folder import EVERY, begin
+from nmax._series_file import looked_at, series_of
 from nmax._settings import FitSettings
 from nmax._stages import Stages
 from nmax._start import Mode
 from nmax._train import DivergedError, Outcome, init, train
 from nmax._validate import check_model
 from nmax.checks import before, warn
-from nmax.data import Series, Table, Windows, as_table, make_series
+from nmax.data import LongSeries, Table, Windows, as_table
 from nmax.guides import Guide, LookaheadGuide, MovingAverageGuide, prior_centre
 from nmax.models import AbstractModel
 
 WINDOW = 50
 DRAWS = 12
+PRETRAINED = 100_000  # rows of a series on disk that pre-training sees
 LOOKAHEAD_DRAWS = 6
 LOOKAHEAD_STEPS = 600
 LOOKAHEAD_RULE = Optimiser(rate=5e-3, hold=0, warmup=30, level=1 / 3, theta=False)
@@ -125,8 +127,9 @@ def _fitted(
 ) -> Posterior:
     """Check what was asked for, then find the posterior; in a run folder, if there is one."""
     begun = time.perf_counter()
-    series = make_series(table.y, table.inputs)
-    check_model(model, series)
+    series = series_of(table, out, progress)
+    few, head = looked_at(series, table)
+    check_model(model, few)
     _check_start(asked.pretrain_at, model, asked.guide)
     width = None if asked.window is None else _window(asked.window, series.length)
     keeper, finished = Keeper(), False
@@ -134,7 +137,7 @@ def _fitted(
         keeper, finished = begin(out, model, table, series, asked, every)
     if finished and out is not None:
         return load(out, model)
-    warn(before(model, table, series), stacklevel=4)
+    warn(before(model, head, few), stacklevel=4)
     meter = make_meter(progress, asked.goal if isinstance(asked.goal, int) else None)
     method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average
     windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)
@@ -148,7 +151,7 @@ def _fitted(
 def _fit_moving_average(
     asked: FitSettings,
     model: AbstractModel,
-    series: Series,
+    series: Any,
     width: int | None,
     meter: Meter,
     watch: Callable[[int, Guide], object] | None,
@@ -161,7 +164,9 @@ def _fit_moving_average(
 
     def pretrained() -> Guide:
         q, at = settings.build(model, series, key=guide_key), asked.pretrain_at
-        return pretrain_guide(q, series, windows, draws, asked.pretrain, at=at, key=pretrain_key)
+        seen = series.beginning(PRETRAINED) if isinstance(series, LongSeries) else series
+        own = Windows(seen.length, min(windows.width, seen.length))
+        return pretrain_guide(q, seen, own, draws, asked.pretrain, at=at, key=pretrain_key)
 
     q = keeper.stage(
         "pretrained",
@@ -176,7 +181,7 @@ def _fit_moving_average(
 def _fit_lookahead(
     asked: FitSettings,
     model: AbstractModel,
-    series: Series,
+    series: Any,
     width: int | None,
     meter: Meter,
     watch: Callable[[int, Guide], object] | None,

@@ -9,12 +9,13 @@ from importlib.metadata import version
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from numpyro.distributions import Distribution
 from numpyro.distributions.transforms import Transform
 
-from nmax.data import Series
+from nmax.data import LongSeries, Series
 from nmax.models import AbstractModel
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object in memory: another in every process
@@ -23,7 +24,7 @@ LARGE = 50  # numbers that are not written out
 PACKAGES = ("nmax", "jax", "jaxlib", "numpyro", "equinox", "optax", "flowjax", "blackjax", "numpy", "scipy")
 
 
-def model_identity(model: AbstractModel, series: Series) -> dict[str, Any]:
+def model_identity(model: AbstractModel, series: Series | LongSeries) -> dict[str, Any]:
     """The model in words and checksums: of its priors, and of its functions as JAX sees them.
 
     A function's checksum is that of the program it is traced to, constants included; the text of the source does not
@@ -32,7 +33,7 @@ def model_identity(model: AbstractModel, series: Series) -> dict[str, Any]:
     prior = model.parameters
     theta = prior.constrain(prior.sample(jr.key(0), 1)[0])
     x = jax.eval_shape(model.initial, theta)
-    row, y, seen = series.inputs[0], series.values[0], series.observed[0]
+    y, seen, row = (jnp.asarray(part) for part in series.start)
     functions = {
         "initial": (model.initial, theta),
         "transition": (lambda x, theta, row: model.transition_log_prob(x, x, theta, row), x, theta, row),
@@ -49,8 +50,11 @@ def model_identity(model: AbstractModel, series: Series) -> dict[str, Any]:
     }
 
 
-def data_identity(series: Series) -> dict[str, Any]:
+def data_identity(series: Series | LongSeries) -> dict[str, Any]:
     """Rows, columns and checksums of the observations and the inputs."""
+    if isinstance(series, LongSeries):
+        shape = {"rows": series.length + 1, "columns": series.columns, "inputs": series.input_columns}
+        return {**shape, "sha256_of_observations": series.statistics.sha256, "sha256_of_inputs": ""}
     seen = np.where(np.asarray(series.observed), np.asarray(series.values), np.nan).astype(np.float32)
     inputs = np.asarray(series.inputs, np.float32)
     return {

@@ -8,13 +8,14 @@ from pathlib import Path
 from nmax._guide_file import guide_from
 from nmax._identity import data_identity, model_identity
 from nmax._posterior import Posterior
-from nmax._run_folder import CHECK, FINISHED, FITTED, check_same, read_run, read_table
+from nmax._run_folder import CHECK, FINISHED, FITTED, check_same, read_run
+from nmax._series_file import read_table, series_of
 from nmax._settings import settings_from
 from nmax._stages import convergence_read, history_read, modes_read
 from nmax._store import DamagedFileError, read_arrays, read_json
 from nmax._train import Outcome
 from nmax.checks import Check, Finding
-from nmax.data import Windows, make_series
+from nmax.data import Windows
 from nmax.models import AbstractModel
 
 
@@ -32,7 +33,7 @@ def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior:
     if run["status"] != FINISHED:
         raise ValueError(f"{folder} must hold a finished run; it is {run['status']}. Go on with `nmax.resume` first.")
     settings, table = settings_from(run["settings"]), read_table(folder)
-    series = make_series(table.y, table.inputs)
+    series = series_of(table, folder, progress=False)
     check_same(folder, run, {"model": model_identity(model, series), "data": data_identity(series)})
     arrays, facts = read_arrays(folder / FITTED)
     own = {name: array for name, array in arrays.items() if name.startswith("guide")}

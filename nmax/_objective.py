@@ -99,7 +99,7 @@ def stretch_ratio(guide: Guide, series: Series, windows: Windows, window: Window
 def step_terms(guide: Guide, series: Series, theta: Theta, stretch: Stretch, start: Int[Array, ""]) -> Elbo:
     """The parts of the log-ratio step by step, from `start` on, of a path drawn from one step before it on."""
     model, (x, log_q, ahead, _) = guide.model, stretch
-    row = jnp.clip(start + jnp.arange(len(x) - 1), 0, series.length)
+    row = series.at(start + jnp.arange(len(x) - 1))
     y, observed, inputs = series.values[row], series.observed[row], series.inputs[row]
     return Elbo(
         theta=jnp.zeros(len(x) - 1),
@@ -112,8 +112,8 @@ def step_terms(guide: Guide, series: Series, theta: Theta, stretch: Stretch, sta
 
 def start_term(guide: Guide, series: Series, theta: Theta) -> Float[Array, ""]:
     """Log p(y_0 | x_0, θ)."""
-    first = guide.start(theta, series)[None], series.values[:1], series.observed[:1], series.inputs[:1]
-    return log_prob_of_rows(guide.model.observation_log_prob, *first, theta=theta)[0]
+    values, observed, inputs = series.start
+    return guide.model.observation_log_prob(guide.start(theta, series), values, observed, theta, inputs)
 
 
 def mirrored_elbo(guide: Guide, series: Series, windows: Windows, window: Window, noise: Float[Array, " noise"]) -> Elbo:
@@ -138,5 +138,9 @@ def draw_elbo(
 ) -> Elbo:
     """The mean of the estimates from `count` windows, each with its own draw; unbiased if `shift` is uniform."""
     noise = jr.normal(key, (count, noise_size(guide, windows)))  # all at once: random numbers take long to compile
-    each = jax.vmap(lambda window, noise: mirrored_elbo(guide, series, windows, window, noise))
-    return jax.tree.map(jnp.mean, each(windows.spread(shift, count), noise))
+
+    def one(series, window, noise):
+        return mirrored_elbo(guide, series, windows, window, noise)
+
+    each = jax.vmap(one, in_axes=(series.stacked, 0, 0))
+    return jax.tree.map(jnp.mean, each(series, windows.spread(shift, count), noise))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from nmax._check import check_count, check_key, check_positive
-from nmax._draw import PASS, PIECE, draw_keys, drawn_theta, mean_elbo, piece_of_path
+from nmax._draw import PASS, PIECE, draw_keys, drawn_theta, mean_elbo, piece_of_path, streamed_elbo
 from nmax._evidence import Evidence, evidence
 from nmax._joint import JointDraws
 from nmax._run_folder import save
@@ -23,7 +23,8 @@ from nmax._strip import DRAWS, THETAS, PathSummary, Strip, path_summary, strip
 from nmax._summary import Summary, summarise
 from nmax._train import Outcome
 from nmax.checks import Check, Residuals, examine, residuals
-from nmax.data import Series, Table, Windows
+from nmax.data import LongSeries, Series, Table, Windows
+from nmax.guides import one_stretch
 from nmax.models import AbstractModel
 
 
@@ -96,7 +97,8 @@ class Posterior(JointDraws):
         out = np.empty((len(keys), stop - start, self.model.state_size), np.float32)
         for piece in range(start // PIECE, (stop - 1) // PIECE + 1):
             low, high = max(start, piece * PIECE), min(stop, (piece + 1) * PIECE)
-            x = np.asarray(piece_of_path(self.guide, self.series, jnp.int32(piece * PIECE), keys))
+            rows = one_stretch(self.guide, self.series, piece * PIECE, PIECE)
+            x = np.asarray(piece_of_path(self.guide, rows, jnp.int32(piece * PIECE), keys))
             out[:, low - start : high - start] = x[:, low - piece * PIECE : high - piece * PIECE]
         return out
 
@@ -118,7 +120,8 @@ class Posterior(JointDraws):
         """
         keys = jr.split(check_key(key), check_count("passes", passes, least=2))
         count = min(PASS, self.windows.count)
-        totals = np.array([float(mean_elbo(self.guide, self.series, self.windows, count, k)) for k in keys], np.float64)
+        estimate: Any = streamed_elbo if isinstance(self.series, LongSeries) else mean_elbo
+        totals = np.array([float(estimate(self.guide, self.series, self.windows, count, k)) for k in keys], np.float64)
         return Estimate(float(totals.mean()), float(totals.std(ddof=1) / np.sqrt(passes)))
 
     def evidence(self, *, error: float = 0.05, most: int = 2_048, key: PRNGKeyArray) -> Evidence:

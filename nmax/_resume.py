@@ -8,7 +8,8 @@ from pathlib import Path
 from nmax._convergence import Converged
 from nmax._fit import fit
 from nmax._posterior import Posterior
-from nmax._run_folder import EVERY, read_run, read_table
+from nmax._run_folder import EVERY, read_run
+from nmax._series_file import read_table
 from nmax._settings import settings_from
 from nmax.models import AbstractModel
 

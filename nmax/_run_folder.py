@@ -11,20 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nmax._checkpoint import FolderKeeper
 from nmax._guide_file import guide_arrays, guide_recipe
 from nmax._identity import data_identity, differences, model_identity, versions
+from nmax._series_file import DATA, SERIES, keep_table
 from nmax._settings import FitSettings
 from nmax._stages import history_written, modes_written
 from nmax._step import History
-from nmax._store import DamagedFileError, plain, read_arrays, read_json, write_arrays, write_bytes, write_json
+from nmax._store import DamagedFileError, plain, read_json, write_arrays, write_bytes, write_json
 from nmax.data import Series, Table
 from nmax.models import AbstractModel
 
 FORMAT = 1
-RUN, DATA, FITTED, CHECKPOINTS = "run.json", "data.npz", "fitted.npz", "checkpoints"
+RUN, FITTED, CHECKPOINTS = "run.json", "fitted.npz", "checkpoints"
 HISTORY, SUMMARY, CHECK, RESULTS = "history.csv", "summary.json", "check.json", "posterior.nc"
 EVERY = 30.0  # seconds between two checkpoints
 SHORT, PATHS = 100_000, 100  # numbers of a path up to which the results hold paths, and how many
@@ -47,7 +46,7 @@ def begin(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / RUN).exists():
-            write_arrays(folder / DATA, *_table_written(table))
+            keep_table(table, folder)
             facts = {"format": FORMAT, "status": RUNNING, "created": now(), "versions": versions(), **described}
             write_json(folder / RUN, facts)
     except OSError as error:
@@ -72,13 +71,6 @@ def read_run(folder: Path) -> dict[str, Any]:
     return run
 
 
-def read_table(folder: Path) -> Table:
-    """The data of a run."""
-    arrays, facts = read_arrays(folder / DATA)
-    texts = {name: tuple(facts[name]) for name in ("columns", "input_columns", "notes")}
-    return Table(arrays["y"], arrays.get("inputs"), times=arrays.get("times"), time_name=facts["time_name"], **texts)
-
-
 def save(posterior: Any, folder: Path) -> None:
     """Write an `nmax.Posterior`; `run.json` says that it is finished only when all else is there."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,8 +82,8 @@ def save(posterior: Any, folder: Path) -> None:
     kept = read_run(folder) if (folder / RUN).exists() else {}
     if kept:
         check_same(folder, kept, described)
-    if not (folder / DATA).exists():
-        write_arrays(folder / DATA, *_table_written(posterior.table))
+    if not ((folder / DATA).exists() or (folder / SERIES).exists()):
+        keep_table(posterior.table, folder)
     arrays = guide_arrays(posterior.guide, "guide") | modes_written(posterior.modes) | history_written(posterior.history)
     facts = {
         "recipe": guide_recipe(posterior.guide),
@@ -144,12 +136,6 @@ def check_same(folder: Path, kept: Mapping[str, Any], here: Mapping[str, Any]) -
             f"{folder} must be a run of the same model, data and settings; it is not: {'; '.join(lines)}. Choose another "
             "folder, or go back to what it was made with."
         )
-
-
-def _table_written(table: Table) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    arrays = {"y": np.asarray(table.y), "inputs": table.inputs, "times": table.times}
-    facts = {name: getattr(table, name) for name in ("columns", "input_columns", "time_name", "notes")}
-    return {name: np.asarray(array) for name, array in arrays.items() if array is not None}, facts
 
 
 def _history(history: History) -> str:

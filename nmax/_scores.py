@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from nmax._objective import noise_size, stretch_ratio
 from nmax.data import Series, Windows
-from nmax.guides import LookaheadSampler
+from nmax.guides import LookaheadSampler, stretches
 from nmax.lookahead import Reference
 
 LANES = 24  # windows a call
@@ -78,7 +78,9 @@ class Scores:
 
         self.calls += 1
         own = lanes(theta, jnp.float32), lanes(number, jnp.int32), lanes(noise, jnp.uint32)
-        return _scores(self.guide, self.series, self.windows, *own, key)
+        starts = np.pad(number, (0, LANES - len(number)), mode="edge") * self.windows.width
+        rows = stretches(self.guide, self.series, starts, self.windows.width + 1)
+        return _scores(self.guide, rows, self.windows, *own, key)
 
     def around(self, theta: Float[np.ndarray, " param"], *, key: PRNGKeyArray) -> Scores:
         """The same scores, with reference paths that begin at the one of a given θ, found from nothing.
@@ -145,7 +147,7 @@ def _scores_of_lanes(
 ) -> _Shares:
     size = noise_size(guide, windows) - guide.theta_flow.size
 
-    def share(flat, number, noise):
+    def share(flat, series, number, noise):
         window = windows.at(number)
         z = jr.normal(jr.fold_in(key, noise), (size,)).reshape(-1, len(guide.drawn))
         values = guide.model.parameters.constrain(flat)
@@ -154,7 +156,8 @@ def _scores_of_lanes(
         parts = jnp.stack([ratio.dynamics, ratio.data, ratio.entropy, ratio.balance]) * (window.size / windows.length)
         return jnp.sum(parts), (parts, None if guide.known is None else stretch.reference)
 
-    (_, (parts, reference)), gradient = jax.vmap(jax.value_and_grad(share, has_aux=True))(theta, number, noise)
+    lanes = jax.vmap(jax.value_and_grad(share, has_aux=True), in_axes=(0, series.stacked, 0, 0))
+    (_, (parts, reference)), gradient = lanes(theta, series, number, noise)
     return _Shares(parts, gradient, reference)
 
 

@@ -14,8 +14,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from nmax._objective import Elbo, draw_elbo
 from nmax._optimiser import Optimiser, OptimiserState
-from nmax.data import Series, Windows
-from nmax.guides import Guide
+from nmax.data import LongSeries, Series, Windows
+from nmax.guides import Guide, stretches
 
 CHUNK = 100  # steps between two looks at the ELBO, done in one call
 NEVER = 2**30
@@ -128,15 +128,32 @@ def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]
 
 @eqx.filter_jit
 def advance(state: State, series: Series, training: Training, steps: Int[Array, ""]) -> tuple[State, Elbo]:
-    """At most `CHUNK` steps in one call, so that the cost of dispatch is spread; `steps` may vary without compiling anew."""
+    """At most `CHUNK` steps in one call, so that the cost of dispatch is spread; `steps` may vary without compiling anew.
+
+    The series is whole, or what `rows_of_steps` has read of it.
+    """
     blank = Elbo(*(jnp.full((CHUNK,), jnp.nan) for _ in History._fields))
+    by_step = series.values.ndim == 4
 
     def body(k, carry):
         state, record = carry
-        state, elbo = step(state, series, training)
+        own = jax.tree.map(lambda rows: rows[k], series) if by_step else series
+        state, elbo = step(state, own, training)
         return state, jax.tree.map(lambda all_steps, one: all_steps.at[k].set(one), record, elbo)
 
     return jax.lax.fori_loop(0, steps, body, (state, blank))
+
+
+def rows_of_steps(state: State, series: Series | LongSeries, training: Training, first: int) -> Series:
+    """What the `CHUNK` steps from step `first` on will see of a series: all of it, or the rows of their windows, by step."""
+    if not isinstance(series, LongSeries):
+        return series
+    guide, windows, draws = training.guide(state.params), training.windows, training.draws
+    count = jnp.arange(first, first + CHUNK, dtype=jnp.int32)
+    shift = jax.vmap(lambda turn: windows.shift(state.first_shift, turn, draws))(count)
+    starts = np.asarray(jax.vmap(lambda s: windows.spread(s, draws).start)(shift)).reshape(-1)
+    rows = stretches(guide, series, starts - 1, windows.width + 1)
+    return jax.tree.map(lambda a: a.reshape(CHUNK, draws, *a.shape[1:]), rows)
 
 
 class History(NamedTuple):

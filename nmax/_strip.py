@@ -16,7 +16,7 @@ from nmax._objective import step_terms
 from nmax._pareto import GOOD, Smoothed, smoothed
 from nmax._particles import filter_guide
 from nmax.data import Series
-from nmax.guides import Guide, LookaheadSampler
+from nmax.guides import Guide, LookaheadSampler, one_stretch, stretches
 from nmax.lookahead import Dynamics, linearised, look_ahead
 
 THETAS, DRAWS = 4, 64  # draws of θ, and of the path at each
@@ -138,7 +138,7 @@ def path_summary(
     starts = np.arange(max(start, 1), stop, width)
     rows: list[tuple[np.ndarray, ...]] = []
     if start == 0:
-        first = np.asarray(_starts(guide, series, _theta_noise(guide, thetas, key)), np.float64)
+        first = np.asarray(_starts(guide, one_stretch(guide, series, 0, 1), _theta_noise(guide, thetas, key)), np.float64)
         rows.append(_row_summary(first[None], np.full((1, thetas), 1 / thetas), np.zeros(1)))
     for log_weight, x in _batches(guide, series, starts, width, width, thetas, draws, keep=True, key=key):
         fine = pooled(log_weight)
@@ -186,7 +186,9 @@ def _batches(guide: Guide, series: Series, starts: np.ndarray, width: int, margi
         own = starts[begin : begin + at_once]
         padded = jnp.asarray(np.pad(own, (0, at_once - len(own)), mode="edge"), jnp.int32)
         fresh = jr.fold_in(key, 1 + begin)
-        log_weight, x = _weights(guide, look, series, padded, e, width, margin, draws, keep, fresh)
+        time = width + 2 * margin + 1 + (0 if look is None else 2 * (look.block + look.buffer))
+        rows = stretches(guide, series, np.asarray(padded) - margin - 1, time)
+        log_weight, x = _weights(guide, look, rows, padded, e, width, margin, draws, keep, fresh)
         yield np.asarray(log_weight, np.float64)[: len(own)], np.asarray(x, np.float64)[: len(own)]
 
 
@@ -202,7 +204,7 @@ def _weights(guide, look, series: Series, starts, e, width: int, margin: int, dr
     whole = width + 2 * margin
     size = len(guide.drawn)
 
-    def one_path(theta, noise, start, key):
+    def one_path(series, theta, noise, start, key):
         z = jr.normal(key, (whole + 1 + left + right, size))
         stretch = guide.path(theta, noise, z, series, start - 1)
         index = start + jnp.arange(whole)
@@ -211,21 +213,21 @@ def _weights(guide, look, series: Series, starts, e, width: int, margin: int, dr
         steps = terms.total if look is None else terms.total - terms.balance
         return jnp.sum(jnp.where(inside, steps, 0.0)), stretch.x
 
-    def one_theta(noise, start, key):
+    def one_theta(series, noise, start, key):
         theta = guide.model.parameters.constrain(guide.theta(noise)[0])
-        log_weight, x = jax.vmap(lambda k: one_path(theta, noise, start, k))(jr.split(key, draws))
+        log_weight, x = jax.vmap(lambda k: one_path(series, theta, noise, start, k))(jr.split(key, draws))
         if look is not None:
             last = jnp.minimum(start + whole - 1, series.length)
             end = jnp.take(x, last - start + 1, axis=1)
             log_weight += _forecast(look, series, theta, last, end) - _forecast(look, series, theta, start - 1, x[:, 0])
         return log_weight, x[:, 1:]
 
-    def one_window(core, key):
+    def one_window(series, core, key):
         start = jnp.maximum(core - margin, 1)
-        log_weight, x = jax.vmap(lambda noise, k: one_theta(noise, start, k))(e, jr.split(key, len(e)))
+        log_weight, x = jax.vmap(lambda noise, k: one_theta(series, noise, start, k))(e, jr.split(key, len(e)))
         return log_weight, jax.lax.dynamic_slice_in_dim(x, core - start, width, axis=2) if keep else jnp.zeros(())
 
-    return jax.vmap(one_window)(starts, jr.split(key, len(starts)))
+    return jax.vmap(one_window, in_axes=(series.stacked, 0, 0))(series, starts, jr.split(key, len(starts)))
 
 
 def _forecast(look: LookaheadSampler, series: Series, theta: Any, index: Int[Array, ""], x: Float[Array, "draw state"]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,11 +18,11 @@ from nmax._convergence import Converged, Convergence, Look, judged, last_third, 
 from nmax._iterates import Change, change_of
 from nmax._objective import Elbo
 from nmax._progress import Meter
-from nmax._step import CHUNK, NEVER, History, State, Training, advance
+from nmax._step import CHUNK, NEVER, History, State, Training, advance, rows_of_steps
 from nmax._step import init as init
 from nmax._step import step as step
 from nmax._trees import named_leaves, with_leaves
-from nmax.data import Series
+from nmax.data import LongSeries, Series
 from nmax.guides import Guide
 
 MOST_SKIPPED = 50  # non-finite steps in a row before training gives up
@@ -54,7 +55,7 @@ class DivergedError(RuntimeError):
 
 def train(
     state: State,
-    series: Series,
+    series: Series | LongSeries,
     training: Training,
     until: int | Converged,
     meter: Meter,
@@ -81,7 +82,7 @@ def train(
     try:
         while (done := int(state.count)) < end:
             steps = min(CHUNK, end - done)
-            state, record = advance(state, series, training, jnp.int32(steps))
+            state, record = advance(state, log.rows(state), training, jnp.int32(steps))
             log.add(state, record, steps)
             meter.update(steps, _mean_of_finite(log.elbo[-CHUNK:]), "settle" if done >= int(state.fall_start) else "fit")
             if watch is not None:
@@ -103,17 +104,20 @@ def train(
         ending = f"interrupted after {int(state.count)} steps"
     finally:
         meter.close()
+        log.reader.shutdown(wait=True, cancel_futures=True)
     return log.outcome(state, ending)
 
 
 class _Log:
     """What is noted along the way: the ELBO at every step, q(θ) every so many, averaged weights of the last third."""
 
-    def __init__(self, state: State, series: Series, training: Training, rule: Converged):
+    def __init__(self, state: State, series: Series | LongSeries, training: Training, rule: Converged):
         self.series, self.training, self.rule = series, training, rule
         self.records: list[History] = []
         self.looks: list[Look] = []
         self.averages: dict[int, Guide] = {}
+        self.ahead: dict[int, Future[Series]] = {}
+        self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nmax-reads")
         self._look(state)
 
     @property
@@ -136,6 +140,14 @@ class _Log:
         self.looks.append(Look(steps, *(np.asarray(moments(flow), np.float64) for flow in flows)))
         wanted = {look.steps for look in last_third(self.looks)}
         self.averages = {k: weights for k, weights in (self.averages | {steps: state.average}).items() if k in wanted}
+
+    def rows(self, state: State) -> Series:
+        """What the next steps see; of a series on disk, the steps after them are read meanwhile."""
+        first = int(state.count)
+        rows = self.ahead.pop(first, None)
+        if isinstance(self.series, LongSeries):
+            self.ahead = {first + CHUNK: self.reader.submit(rows_of_steps, state, self.series, self.training, first + CHUNK)}
+        return rows_of_steps(state, self.series, self.training, first) if rows is None else rows.result()
 
     def complete(self, state: State) -> bool:
         """Whether the state and what was noted are of the same step: an interrupt may come between the two."""
@@ -182,7 +194,8 @@ class _Log:
                 dataclasses.replace(state, params=weights, count=state.count + k)
                 for weights in (self.averages[since], state.average)
             ]
-            before, after = (advance(end, self.series, self.training, jnp.int32(1))[1].total[0] for end in ends)
+            rows = rows_of_steps(state, self.series, self.training, steps + k)
+            before, after = (advance(end, rows, self.training, jnp.int32(1))[1].total[0] for end in ends)
             gains.append(float(after - before))
         return change_of(np.array(gains))
 

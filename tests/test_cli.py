@@ -73,7 +73,7 @@ def test_a_run_says_what_it_is(here, capsys):
 
 
 def test_the_fitted_grid_has_the_gaps(here):
-    from nmax._run_folder import read_table
+    from nmax._series_file import read_table
 
     table = read_table(here / "run")
     assert table.columns == ("y",)

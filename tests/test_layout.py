@@ -37,7 +37,7 @@ LAYERS = [
     {"_train", "_start", "_chains", "_draw"},
     {"_natural", "_find", "_chain_file", "_particles", "_forecast"},
     {"_locate", "_evidence", "_strip", "_predictive", "_score_table"},
-    {"_stages", "checks", "_predictive_check", "export"},
+    {"_stages", "_series_file", "checks", "_predictive_check", "export"},
     {"_run_folder", "_joint"},
     {"_posterior", "_draws", "_calibration"},
     {"_load", "_compare"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,12 +12,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy.special import ndtri
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 from nmax._particles import filter_guide, filtered
 from nmax.checks._finding import DO_NOT_TRUST, TRUST, Finding
 from nmax.data import Series
-from nmax.guides import Guide, LookaheadSampler
+from nmax.guides import Guide, LookaheadSampler, stretches
 
 PARTICLES = 256
 WHOLE = 6_000  # steps up to which the whole series is looked at
@@ -27,27 +27,75 @@ EFFECT = 0.1  # and what a mean, spread or correlation must be off by to matter
 TAIL = 0.005  # share in each tail
 TAIL_EFFECT, BY_CHANCE = 0.02, 3e-5  # share of both tails that matters, and the probability of as many by chance
 FEWEST = 20  # forecasts below which nothing is said
+LEVELS = (0.5, 0.8, 0.95)  # of the central intervals whose coverage is counted
+CONFIDENCE = 0.95  # of the interval around a share
 
 
-@dataclasses.dataclass(frozen=True)
+class Coverage(NamedTuple):
+    """Share of the observations inside a central interval one observation ahead, with its exact binomial interval."""
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class Residuals:
     """Where observations lie among forecasts of them: uniform between 0 and 1 and independent if the model is right.
 
     Attributes:
         index: the steps.
         pit: share of the forecasts below what was observed, a column each; NaN where nothing was.
+        columns: their names.
+        forecast: 5 %, 50 % and 95 % points of the forecasts, of every step; NaN where a stretch begins.
     """
 
     index: Int[np.ndarray, " time"]
     pit: Float[np.ndarray, "time obs"]
+    columns: tuple[str, ...] = ()
+    forecast: Float[np.ndarray, "time 3 obs"] | None = None
 
     @property
     def scores(self) -> Float[np.ndarray, "time obs"]:
         """The same as normal scores: standard normal if the model is right."""
         return ndtri(self.pit)
 
+    def coverage(self, levels: tuple[float, ...] = LEVELS) -> dict[str, dict[float, Coverage]]:
+        """Column -> level -> share of the observations inside the central interval of that level, one observation ahead."""
+        return {name: {level: _covered(pit, level) for level in levels} for name, pit in self._by_column()}
 
-def residuals(guide: Guide, series: Series, *, key: PRNGKeyArray) -> Residuals:
+    def _by_column(self) -> list[tuple[str, np.ndarray]]:
+        names = self.columns or tuple(f"y{k}" for k in range(self.pit.shape[1]))
+        return [(name, pit[np.isfinite(pit)]) for name, pit in zip(names, self.pit.T, strict=True)]
+
+    def __str__(self) -> str:
+        width = max(len("column"), *(len(name) for name, _ in self._by_column()))
+        heads = ["observed", "mean", "sd", *(f"inside {level:.0%}" for level in LEVELS)]
+        lines = [f"{'column':<{width}}" + "".join(f"{h:>10}" for h in heads[:3]) + "".join(f"{h:>20}" for h in heads[3:])]
+        for (name, pit), covered in zip(self._by_column(), self.coverage().values(), strict=True):
+            scores = ndtri(pit)
+            mean, sd = (scores.mean(), scores.std()) if len(pit) else (np.nan, np.nan)
+            shares = "".join(f"{f'{c.share:.3f} ({c.low:.3f}–{c.high:.3f})':>20}" for c in covered.values())
+            lines.append(f"{name:<{width}}{len(pit):>10}{mean:>10.3f}{sd:>10.3f}{shares}")
+        told = "forecasts one observation ahead: mean and sd of normal scores, 0 and 1 if the model is right, and the share"
+        inside = f"of observations in central intervals, with its exact {CONFIDENCE:.0%} interval"
+        return "\n".join([*lines, "", told, inside])
+
+    __repr__ = __str__
+
+
+def _covered(pit: Float[np.ndarray, " time"], level: float) -> Coverage:
+    r"""Clopper and Pearson's interval: the shares at which so few, or so many, inside would be too improbable."""
+    n, k = len(pit), int(np.sum(np.abs(pit - 0.5) <= 0.5 * level))
+    if not n:
+        return Coverage(np.nan, 0.0, 1.0)
+    tail = 0.5 - 0.5 * CONFIDENCE
+    low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
+    high = float(beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
+    return Coverage(k / n, low, high)
+
+
+def residuals(guide: Guide, series: Series, *, columns: tuple[str, ...] = (), key: PRNGKeyArray) -> Residuals:
     """Forecast each observation from those before it, at the centre of q(θ); a long series in stretches spread over it."""
     look = filter_guide(guide, series)
     flat, _ = guide.theta(jnp.zeros(guide.theta_flow.size))
@@ -59,24 +107,27 @@ def residuals(guide: Guide, series: Series, *, key: PRNGKeyArray) -> Residuals:
         first = np.linspace(0, total - each, STRETCHES).astype(np.int64)
         numbers = first[:, None] + np.arange(each)
     keys = jr.split(key, len(numbers))
-    pit = np.asarray(_pit(look, series, flat, jnp.asarray(numbers, jnp.int32), keys), np.float64)
+    rows = stretches(look, series, numbers[:, 0] * look.block, numbers.shape[1] * look.block + 1)
+    pit, forecast = (np.asarray(part, np.float64) for part in _pit(look, rows, flat, jnp.asarray(numbers, jnp.int32), keys))
     index = numbers[:, :, None] * look.block + np.arange(look.block)
     if len(numbers) > 1:  # a stretch in the middle begins at what all data say: its first block has seen the future
         keep = (np.arange(numbers.shape[1])[None] > 0) | (numbers[:, :1] == 0)
         pit = np.where(keep[:, :, None, None], pit, np.nan)
-    index, pit = index.reshape(-1), pit.reshape(-1, series.columns)
+        forecast = np.where(keep[:, :, None, None, None], forecast, np.nan)
+    index, pit, forecast = index.reshape(-1), pit.reshape(-1, series.columns), forecast.reshape(-1, 3, series.columns)
     inside = (index >= 1) & (index <= series.length)
-    return Residuals(index[inside], pit[inside])
+    return Residuals(index[inside], pit[inside], columns, forecast[inside])
 
 
 @eqx.filter_jit
 def _pit(
     look: LookaheadSampler, series: Series, flat: Array, numbers: Int[Array, "stretch block"], keys: PRNGKeyArray
-) -> Float[Array, "stretch block time obs"]:
-    def one(own, key):
-        return filtered(look, series, flat, own, PARTICLES, forecasts=True, key=key).pit
+) -> tuple[Float[Array, "stretch block time obs"], Float[Array, "stretch block time 3 obs"]]:
+    def one(series, own, key):
+        result = filtered(look, series, flat, own, PARTICLES, forecasts=True, key=key)
+        return result.pit, result.forecast
 
-    return jax.vmap(one)(numbers, keys)
+    return jax.vmap(one, in_axes=(series.stacked, 0, 0))(series, numbers, keys)
 
 
 def by_residuals(found: Residuals) -> tuple[list[Finding], dict[str, Any]]:

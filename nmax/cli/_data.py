@@ -20,15 +20,10 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 def table_from(options: argparse.Namespace, step: float | None = None) -> Table:
     """Read what the arguments name; `step` is the model's own, for numeric times."""
-    from nmax.data import read
+    from nmax.data import read_for
 
-    return read(
-        options.data,
-        columns=options.columns,
-        inputs=options.inputs,
-        time=options.time,
-        step=_step(options.step) if options.step is not None else step,
-    )
+    how = {name: getattr(options, name) for name in ("columns", "inputs", "time")}
+    return read_for(step, options.data, **how, step=None if options.step is None else _step(options.step))
 
 
 def _names(text: str) -> list[str]:

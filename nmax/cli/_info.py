@@ -26,7 +26,8 @@ def add(commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what there is to know."""
     from nmax._identity import versions
-    from nmax._run_folder import CHECK, SUMMARY, read_run, read_table
+    from nmax._run_folder import CHECK, SUMMARY, read_run
+    from nmax._series_file import read_table
     from nmax._store import read_json
     from nmax._summary import table as table_lines
 

@@ -14,6 +14,8 @@ from nmax.data._frames import from_array, numbered
 from nmax.data._grid import ON_GRID, Grid, place, rows_on
 from nmax.data._raw import Raw, numbers
 from nmax.data._read import about_dt, assemble, check_complete, raw_of
+from nmax.data._source import Source
+from nmax.data._source_rows import SourceRows, source_table
 from nmax.data._steps import Step
 from nmax.data._table import Table
 
@@ -24,7 +26,7 @@ def as_table(y: Any, inputs: Any = None, *, step: float | int | None = None) -> 
     """Data in any form as a `Table`; plain arrays are left as they are.
 
     Args:
-        y: a `Table`, an array, a frame or a path; see `nmax.read`.
+        y: a `Table`, an array, a frame or a path; see `nmax.read`. Or an `nmax.source`, whose rows stay on the disk.
         inputs: exogenous inputs, likewise, with a row for each row of `y` or with times of their own; or a list of the
             names of those columns of `y` that are inputs.
         step: the model's `dt`, if it has one. Where times are numbers, it is the step of the grid; where they are dates, a
@@ -32,8 +34,12 @@ def as_table(y: Any, inputs: Any = None, *, step: float | int | None = None) -> 
     """
     named = isinstance(inputs, (list, tuple)) and len(inputs) > 0 and all(isinstance(name, str) for name in inputs)
     rows = None
+    if isinstance(y, Source):
+        if inputs is not None:
+            raise ValueError("The inputs of a series on disk must be in the same file; got `inputs` beside it.")
+        return source_table(y)
     if isinstance(y, Table):
-        table = _for_model(y, step)
+        table = y if isinstance(y.y, SourceRows) else _for_model(y, step)
         if named:
             raise ValueError("`inputs` must name columns of a file or frame, not of a Table: pass them to `nmax.read`.")
     elif (raw := raw_of(y)) is not None or named:

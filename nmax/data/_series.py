@@ -18,42 +18,62 @@ class Series(eqx.Module):
             nearest of them beyond the first and last, so that no NaN enters a derivative.
         observed: which entries are real.
         next_observed: index of the next real entry of the column at or after this row; T + 1 where none follows.
+        next_value: that entry; anything where none follows.
         inputs: exogenous inputs, row $i$ for the step that produces $x_i$; no columns where there are none.
         centre: mean of each column over its real entries.
         scale: standard deviation of each column over its real entries, 1 for a constant column.
         input_centre: mean of each input.
         input_scale: standard deviation of each input, 1 for a constant one.
+        first: the number of the first row that is here: 0, unless this is a stretch of a longer series.
+        start: row 0: its values, which of them are real, and its inputs.
+        typical_gap: mean number of steps between rows with an observation; an array, so that another one compiles nothing.
         complete: whether nothing at all is missing.
         partial: whether some row misses some of its columns but not all of them.
-        typical_gap: mean number of steps between rows with an observation.
+        length: T: the number of steps, one less than the number of rows of the whole series.
+
+    Rows have the numbers that they have in the whole series: row $i$ is at place `at(i)` of the arrays. Several stretches of
+    a series may be stacked along a first axis of all arrays.
     """
 
-    values: Float[Array, "rows obs"]
-    observed: Bool[Array, "rows obs"]
-    next_observed: Int[Array, "rows obs"]
-    inputs: Float[Array, "rows inputs"]
-    centre: Float[Array, " obs"]
-    scale: Float[Array, " obs"]
-    input_centre: Float[Array, " inputs"]
-    input_scale: Float[Array, " inputs"]
+    values: Float[Array, "*stack rows obs"]
+    observed: Bool[Array, "*stack rows obs"]
+    next_observed: Int[Array, "*stack rows obs"]
+    next_value: Float[Array, "*stack rows obs"]
+    inputs: Float[Array, "*stack rows inputs"]
+    centre: Float[Array, "*stack obs"]
+    scale: Float[Array, "*stack obs"]
+    input_centre: Float[Array, "*stack inputs"]
+    input_scale: Float[Array, "*stack inputs"]
+    first: Int[Array, "*stack"]
+    start: tuple[Float[Array, "*stack obs"], Bool[Array, "*stack obs"], Float[Array, "*stack inputs"]]
+    typical_gap: Float[Array, "*stack"]
     complete: bool = eqx.field(static=True)
     partial: bool = eqx.field(static=True)
-    typical_gap: float = eqx.field(static=True)
-
-    @property
-    def length(self) -> int:
-        """T: the number of steps, one less than the number of rows."""
-        return self.values.shape[0] - 1
+    length: int = eqx.field(static=True)
 
     @property
     def columns(self) -> int:
         """The number of columns of y."""
-        return self.values.shape[1]
+        return self.values.shape[-1]
+
+    @property
+    def input_columns(self) -> int:
+        """The number of inputs."""
+        return self.inputs.shape[-1]
 
     @property
     def has_inputs(self) -> bool:
         """Whether the model's functions take a third argument."""
-        return self.inputs.shape[1] > 0
+        return self.input_columns > 0
+
+    @property
+    def stacked(self) -> int | None:
+        """The axis along which this is several stretches of a series, 0, or None: what `vmap` calls `in_axes`."""
+        return 0 if self.values.ndim == 3 else None
+
+    def at(self, index: Int[Array, "..."]) -> Int[Array, "..."]:
+        """Where rows are in the arrays; those before 0 and after T are taken for the first and the last."""
+        return jnp.clip(index, 0, self.length) - self.first
 
 
 def make_series(y: Any, inputs: Any = None) -> Series:
@@ -77,6 +97,7 @@ def make_series(y: Any, inputs: Any = None) -> Series:
 
     following = np.where(observed, np.arange(rows)[:, None], rows)
     following = np.minimum.accumulate(following[::-1])[::-1]
+    last = np.minimum(following, rows - 1)
     values = np.stack([_interpolated(*column) for column in zip(y.T, observed.T, strict=True)], axis=1)
     centre, scale = _moments(y, observed)
     input_centre, input_scale = _moments(inputs, np.ones(inputs.shape, bool))
@@ -84,14 +105,18 @@ def make_series(y: Any, inputs: Any = None) -> Series:
         values=jnp.asarray(values, jnp.float32),
         observed=jnp.asarray(observed),
         next_observed=jnp.asarray(following, jnp.int32),
+        next_value=jnp.asarray(np.take_along_axis(values, last, axis=0), jnp.float32),
         inputs=jnp.asarray(inputs, jnp.float32),
         centre=jnp.asarray(centre, jnp.float32),
         scale=jnp.asarray(scale, jnp.float32),
         input_centre=jnp.asarray(input_centre, jnp.float32),
         input_scale=jnp.asarray(input_scale, jnp.float32),
+        first=jnp.zeros((), jnp.int32),
+        start=(jnp.asarray(values[0], jnp.float32), jnp.asarray(observed[0]), jnp.asarray(inputs[0], jnp.float32)),
+        typical_gap=jnp.asarray(rows / max(int(observed.any(axis=1).sum()), 1), jnp.float32),
         complete=bool(observed.all()),
         partial=bool((observed.any(axis=1) & ~observed.all(axis=1)).any()),
-        typical_gap=float(rows / max(int(observed.any(axis=1).sum()), 1)),
+        length=rows - 1,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ class Table:
     """Observations and inputs, one row a step of the model, and what their columns and rows are called.
 
     Attributes:
-        y: observations, shape (rows, columns), NaN where nothing was observed.
+        y: observations, shape (rows, columns), NaN where nothing was observed; an array, or rows that are read from a disk.
         inputs: exogenous inputs, shape (rows, k), or None.
         columns: names of the columns of `y`.
         input_columns: names of the inputs.
@@ -22,8 +23,8 @@ class Table:
         notes: how rows were put on the grid, in sentences.
     """
 
-    y: np.ndarray
-    inputs: np.ndarray | None
+    y: Any
+    inputs: Any
     columns: tuple[str, ...]
     input_columns: tuple[str, ...] = ()
     times: np.ndarray | None = None
@@ -37,5 +38,7 @@ class Table:
 
     def ahead(self, steps: int) -> np.ndarray:
         """The times, or the numbers, of the `steps` rows that would follow."""
-        last, before = self.index[-1], self.index[-2]
+        if self.times is None:
+            return np.arange(len(self.y), len(self.y) + steps)
+        last, before = self.times[-1], self.times[-2]
         return last + (last - before) * np.arange(1, steps + 1)

@@ -7,7 +7,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from nmax.data import Series
+from nmax.data import LongSeries, Series
 from nmax.features._base import AbstractFeature
 
 
@@ -15,7 +15,7 @@ from nmax.features._base import AbstractFeature
 class Time(AbstractFeature):
     """Where in the series: $2i/T - 1$."""
 
-    def size(self, series: Series) -> int:
+    def size(self, series: Series | LongSeries) -> int:
         """One."""
         return 1
 
@@ -28,43 +28,42 @@ class Time(AbstractFeature):
 class Observed(AbstractFeature):
     """Which columns were observed at the step."""
 
-    def size(self, series: Series) -> int:
+    def size(self, series: Series | LongSeries) -> int:
         """One a column."""
         return series.columns
 
     def __call__(self, series: Series, index: Int[Array, " time"]) -> Float[Array, "time feature"]:
         """1 where observed, 0 elsewhere and outside 0..T."""
         inside = (index >= 0) & (index <= series.length)
-        return (series.observed[_clip(series, index)] & inside[:, None]).astype(jnp.float32)
+        return (series.observed[series.at(index)] & inside[:, None]).astype(jnp.float32)
 
 
 @dataclasses.dataclass(frozen=True)
 class NextObservation(AbstractFeature):
     """The observation at the step or, where there is none, the next one; zero if none follows. Standardised."""
 
-    def size(self, series: Series) -> int:
+    def size(self, series: Series | LongSeries) -> int:
         """One a column."""
         return series.columns
 
     def __call__(self, series: Series, index: Int[Array, " time"]) -> Float[Array, "time feature"]:
         """$(y - m) / s$, column by column."""
-        following = series.next_observed[_clip(series, index)]
-        follows = (following <= series.length) & (index <= series.length)[:, None]
-        y = series.values[_clip(series, following), jnp.arange(series.columns)[None]]
-        return jnp.where(follows, (y - series.centre[None]) / series.scale[None], 0.0)
+        here = series.at(index)
+        follows = (series.next_observed[here] <= series.length) & (index <= series.length)[:, None]
+        return jnp.where(follows, (series.next_value[here] - series.centre[None]) / series.scale[None], 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class TimeToNext(AbstractFeature):
     r"""Steps until the next observation, $\log(1 + \Delta / g)$ with $g$ the typical gap; −1 if none follows."""
 
-    def size(self, series: Series) -> int:
+    def size(self, series: Series | LongSeries) -> int:
         """One a column."""
         return series.columns
 
     def __call__(self, series: Series, index: Int[Array, " time"]) -> Float[Array, "time feature"]:
         """Nearly linear within one gap, slowly growing over very long ones."""
-        following = series.next_observed[_clip(series, index)]
+        following = series.next_observed[series.at(index)]
         follows = (following <= series.length) & (index <= series.length)[:, None]
         steps = jnp.maximum(following - index[:, None], 0).astype(jnp.float32)
         return jnp.where(follows, jnp.log1p(steps / series.typical_gap), -1.0)
@@ -74,7 +73,7 @@ class TimeToNext(AbstractFeature):
 class InRange(AbstractFeature):
     """Whether the step lies in 0..T at all."""
 
-    def size(self, series: Series) -> int:
+    def size(self, series: Series | LongSeries) -> int:
         """One."""
         return 1
 
@@ -87,22 +86,19 @@ class InRange(AbstractFeature):
 class Inputs(AbstractFeature):
     """The exogenous inputs of the step, standardised."""
 
-    def size(self, series: Series) -> int:
+    def size(self, series: Series | LongSeries) -> int:
         """One an input."""
-        return series.inputs.shape[1]
+        return series.input_columns
 
     def __call__(self, series: Series, index: Int[Array, " time"]) -> Float[Array, "time feature"]:
         """The first and last rows are held beyond the ends."""
-        return (series.inputs[_clip(series, index)] - series.input_centre[None]) / series.input_scale[None]
+        return (series.inputs[series.at(index)] - series.input_centre[None]) / series.input_scale[None]
 
 
-def default_features(series: Series) -> tuple[AbstractFeature, ...]:
+def default_features(series: Series | LongSeries) -> tuple[AbstractFeature, ...]:
     """The paper's five; time to the next observation only where something is missing; inputs where there are some."""
     features: tuple[AbstractFeature, ...] = (Time(), Observed(), NextObservation(), InRange())
     if not series.complete:
         features = (*features, TimeToNext())
     return (*features, Inputs()) if series.has_inputs else features
 
-
-def _clip(series: Series, index: Int[Array, "..."]) -> Int[Array, "..."]:
-    return jnp.clip(index, 0, series.length)

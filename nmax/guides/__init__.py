@@ -8,3 +8,5 @@ from nmax.guides._lookahead import LookaheadSampler as LookaheadSampler
 from nmax.guides._lookahead_settings import LookaheadGuide as LookaheadGuide
 from nmax.guides._moving_average import MovingAverageGuide as MovingAverageGuide
 from nmax.guides._moving_average import PlainGuide as PlainGuide
+from nmax.guides._stretches import one_stretch as one_stretch
+from nmax.guides._stretches import stretches as stretches

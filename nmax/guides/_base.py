@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from nmax._types import Reach
-from nmax.data import Series
+from nmax.data import LongSeries, Series
 from nmax.flows import ThetaFlow
 from nmax.lookahead import Reference
 from nmax.models import AbstractModel, Prior, Theta
@@ -55,6 +55,10 @@ class Guide(eqx.Module):
         """Steps of noise needed beyond a stretch of the path, on the left and on the right."""
 
     @abc.abstractmethod
+    def rows_around(self, time: int) -> tuple[int, int]:
+        """Rows of the series that the path on `time` steps may depend on: how many before its first, and in all."""
+
+    @abc.abstractmethod
     def path(
         self,
         theta: Theta,
@@ -79,20 +83,23 @@ class Guide(eqx.Module):
 
     def start(self, theta: Theta, series: Series) -> Float[Array, " state"]:
         """The state at index 0."""
-        nothing = jnp.zeros((1, len(self.drawn)))
-        return self.states(theta, nothing, series, jnp.zeros(1, jnp.int32))[0]
+        start = jnp.asarray(self.model.initial(theta), jnp.float32)
+        values, observed, _ = series.start
+        for component, column in self.model.exactly_observed.items():
+            start = start.at[component].set(jnp.where(observed[column], values[column], start[component]))
+        return start
 
     def live(self, series: Series, index: Int[Array, " time"]) -> Bool[Array, "time drawn"]:
         """Which entries are drawn: those of steps 1..T that the data do not show exactly."""
         inside = (index >= 1) & (index <= series.length)
-        known = series.observed[jnp.clip(index, 0, series.length)]
+        known = series.observed[series.at(index)]
         exact = self.model.exactly_observed
         return jnp.stack([inside & ~known[:, exact[k]] if k in exact else inside for k in self.drawn], axis=1)
 
     def states(self, theta: Theta, flow: Array, series: Series, index: Int[Array, " time"]) -> Float[Array, "time state"]:
         """Put drawn, known and starting components together."""
         start = jnp.asarray(self.model.initial(theta), flow.dtype)
-        row = jnp.clip(index, 0, series.length)
+        row = series.at(index)
         inside = (index >= 1) & (index <= series.length)
         columns = []
         for k in range(self.model.state_size):
@@ -106,9 +113,9 @@ class Guide(eqx.Module):
         return jnp.stack(columns, axis=1)
 
 
-def drawn_components(model: AbstractModel, series: Series) -> tuple[int, ...]:
+def drawn_components(model: AbstractModel, series: Series | LongSeries) -> tuple[int, ...]:
     """State components that are not read off the data at every single step."""
-    whole = jax.device_get(jnp.all(series.observed, axis=0))
+    whole = series.always_seen if isinstance(series, LongSeries) else jax.device_get(jnp.all(series.observed, axis=0))
     exact = {component for component, column in model.exactly_observed.items() if whole[column]}
     return tuple(k for k in range(model.state_size) if k not in exact)
 

@@ -63,6 +63,12 @@ class LookaheadSampler(Guide):
         """The buffer, what may lie between the start of a block and that of the stretch, and the layers' own reach."""
         return Reach(self.buffer + self.block - 1, 0) + self.layers.reach
 
+    def rows_around(self, time: int) -> tuple[int, int]:
+        """The blocks that hold the steps, those before it that the layers look at, and the buffers."""
+        earlier = -(-(self.layers.reach.left + self.buffer) // self.block) if self.encoder is not None else 0
+        before = (earlier + 1) * self.block + self.buffer + self.layers.reach.left
+        return before, before + -(-(time + self.block - 1) // self.block) * self.block + self.buffer + 2
+
     def path(
         self,
         theta: Theta,

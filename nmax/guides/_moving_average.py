@@ -38,6 +38,11 @@ class PlainGuide(Guide):
         """That of the flows."""
         return self.path_flow.reach
 
+    def rows_around(self, time: int) -> tuple[int, int]:
+        """The reach of the flows and the radius of the encoder."""
+        (left, right), radius = self.reach, self.encoder.radius
+        return left + radius, left + time + right + 2 * radius
+
     def path(
         self,
         theta: Theta,

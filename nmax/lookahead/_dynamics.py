@@ -55,7 +55,7 @@ class Rows(eqx.Module):
 
 def rows_of(model: AbstractModel, series: Series, index: Int[Array, " time"]) -> Rows:
     """The rows of a series for the steps `index`."""
-    at = jnp.clip(index, 0, series.length)
+    at = series.at(index)
     y, observed = series.values[at], series.observed[at]
     known, value = [], []
     for k, transform in enumerate(model.state_transforms):

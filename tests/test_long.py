@@ -1,0 +1,197 @@
+"""Series on disk: stretches read from a file are those of the whole series, and so is all that is made from them."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import nmax
+from nmax._scores import Scores
+from nmax.data import LongSeries, Windows, make_series, source, statistics_of
+from nmax.data._ahead import read_ahead
+from nmax.data._long import ALIGNED
+from nmax.guides import stretches
+
+THETA = {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}
+T = 5_000
+
+
+def rows(missing=0.0, columns=1, length=T):
+    rng = np.random.default_rng(3)
+    y = 10 + np.cumsum(rng.standard_normal((length + 1, columns)), axis=0) * 0.1
+    y[rng.random(y.shape) < missing] = np.nan
+    if missing:
+        y[ALIGNED - 30 : ALIGNED + 40] = np.nan  # a gap across a border
+        y[-1] = 1.0
+    return y.astype(np.float32)
+
+
+def on_disk(tmp_path, y, **options):
+    np.save(tmp_path / "y.npy", y)
+    place = source(tmp_path / "y.npy", **options)
+    return LongSeries(place, statistics_of(place))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_view_is_a_stretch_of_the_series(tmp_path, missing, columns):
+    y = rows(missing, columns)
+    whole, long = make_series(y), on_disk(tmp_path, y)
+    assert (long.length, long.columns, long.complete, long.partial) == (T, columns, whole.complete, whole.partial)
+    np.testing.assert_allclose(long.centre, whole.centre, rtol=1e-6)
+    np.testing.assert_allclose(long.scale, whole.scale, rtol=1e-5)
+    assert float(long.typical_gap) == float(whole.typical_gap)
+    for start in (0, 3, ALIGNED - 20, 2_000, T - 60, T):
+        view = long.view(start, 100)
+        first = int(view.first)
+        assert first == min(start, T + 1 - 100)
+        index = jnp.arange(first, first + 100)
+        np.testing.assert_array_equal(view.observed[view.at(index)], whole.observed[index])
+        np.testing.assert_array_equal(view.next_observed[view.at(index)], whole.next_observed[index])
+        real = np.asarray(view.observed[view.at(index)])
+        np.testing.assert_array_equal(np.asarray(view.values)[real], np.asarray(whole.values[index])[real])
+        follows = np.asarray(whole.next_observed[index]) <= T
+        np.testing.assert_array_equal(np.asarray(view.next_value)[follows], np.asarray(whole.next_value[index])[follows])
+        jax.tree.map(np.testing.assert_array_equal, view.start, whole.start)
+
+
+def test_a_row_looks_the_same_from_everywhere(tmp_path):
+    long = on_disk(tmp_path, rows(0.3))
+    one, other = long.view(900, 300), long.view(1_000, 150)
+    index = jnp.arange(1_000, 1_150)
+    for name in ("values", "observed", "next_observed", "next_value"):
+        np.testing.assert_array_equal(getattr(one, name)[one.at(index)], getattr(other, name)[other.at(index)])
+
+
+@pytest.mark.parametrize("settings", [nmax.LookaheadGuide(layers=0), nmax.LookaheadGuide(layers=1, length=3, width=16)])
+def test_scores_of_windows_are_those_of_the_series_in_memory(tmp_path, settings):
+    y = rows()
+    whole, long = make_series(y), on_disk(tmp_path, y)
+    guide = settings.build(nmax.models.ar1(), whole, key=jr.key(0))
+    again = settings.build(nmax.models.ar1(), long, key=jr.key(0))
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(guide), jax.tree.leaves(again))
+    windows = Windows(T, 2 * guide.block)
+    number = np.array([0, 1, windows.count // 2, windows.count - 1])
+    theta = np.tile(np.asarray(guide.theta_flow.head.loc), (4, 1))
+    in_memory, from_disk = (Scores(guide, series, windows)(theta, number, key=jr.key(1)) for series in (whole, long))
+    np.testing.assert_allclose(from_disk[0], in_memory[0], rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(from_disk[1], in_memory[1], rtol=1e-3, atol=1e-2)
+
+
+def test_rows_beyond_those_that_are_read_do_not_matter(tmp_path):
+    """Change every row outside of what a window reads: its path stays the same."""
+    y = rows()
+    guide = nmax.LookaheadGuide(layers=0).build(nmax.models.ar1(), make_series(y), key=jr.key(0))
+    before, count = guide.rows_around(guide.block + 1)
+    start = 20 * guide.block + 7
+    outside = np.ones(len(y), bool)
+    outside[start - before : start - before + count] = False
+    theta = guide.model.parameters.constrain(guide.theta_flow.head.loc)
+    z = jr.normal(jr.key(2), (guide.block + 1 + sum(guide.reach), 1))
+    seen = [make_series(series) for series in (y, np.where(outside[:, None], y + 50.0, y))]
+    seen = [dataclasses.replace(series, centre=jnp.zeros(1), scale=jnp.ones(1)) for series in seen]
+    paths = [guide.path(theta, jnp.zeros(3), z, series, jnp.int32(start)).x for series in seen]
+    np.testing.assert_array_equal(*paths)
+
+
+@pytest.fixture(scope="module")
+def fits(tmp_path_factory):
+    """The same series in memory and on disk, with the paper's guide trained for a moment, and with the look-ahead."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    folder = tmp_path_factory.mktemp("long")
+    model = nmax.models.ar1()
+    y = nmax.simulate(model, THETA, T, key=jr.key(1)).y
+    np.save(folder / "y.npy", y)
+    kept = nmax.fit(model, source(folder / "y.npy"), key=jr.key(0), out=folder / "run", progress=False)
+    return model, y, folder, nmax.fit(model, y, key=jr.key(0), progress=False), kept
+
+
+def test_a_fit_from_disk_is_the_fit_in_memory(fits):
+    model, _, folder, one, other = fits
+    a, b = (fit.theta(4_000, key=jr.key(2)) for fit in (one, other))
+    for name in THETA:
+        assert abs(a[name].mean() - b[name].mean()) < 0.1 * a[name].std()
+        assert abs(np.log(a[name].std() / b[name].std())) < 0.05
+    here, there = (fit.path(3, start=700, stop=720, key=jr.key(3)) for fit in (one, other))
+    np.testing.assert_allclose(there.mean(), here.mean(), rtol=0.05)
+    assert abs(one.elbo(key=jr.key(4)).mean - other.elbo(key=jr.key(4)).mean) < 2.0
+    assert not (folder / "run" / "data.npz").exists()
+    loaded = nmax.load(folder / "run", model)
+    np.testing.assert_array_equal(
+        loaded.path(2, start=0, stop=9, key=jr.key(3)), other.path(2, start=0, stop=9, key=jr.key(3))
+    )
+
+
+def test_the_paths_guide_trains_from_disk_step_by_step_as_in_memory(fits):
+    model, y, folder, *_ = fits
+    options = {"guide": nmax.MovingAverageGuide(layers=1, length=3, width=16, depth=1, radius=2, theta_layers=1)}
+    options |= {"pretrain": 0, "steps": 120, "draws": 2, "key": jr.key(3), "progress": False}
+    one, other = (nmax.fit(model, data, **options) for data in (y, source(folder / "y.npy")))
+    np.testing.assert_allclose(other.history.total[:20], one.history.total[:20], rtol=1e-4)
+
+
+def test_a_changed_or_vanished_file_ends_the_reading(tmp_path):
+    long = on_disk(tmp_path, rows())
+    np.save(tmp_path / "y.npy", rows()[:100])
+    with pytest.raises(nmax.data.SourceChangedError, match="must not change"):
+        long.view(0, 10)
+    (tmp_path / "y.npy").unlink()
+    with pytest.raises(nmax.data.SourceChangedError, match="is gone"):
+        long.view(0, 10)
+
+
+def test_what_cannot_be_a_series_is_refused(tmp_path):
+    bad = rows()
+    bad[2_345] = np.inf
+    np.save(tmp_path / "bad.npy", bad)
+    with pytest.raises(ValueError, match="infinite at row 2345"):
+        statistics_of(source(tmp_path / "bad.npy"))
+    np.save(tmp_path / "nan.npy", np.full((5, 1), np.nan))
+    with pytest.raises(ValueError, match="only NaN"):
+        statistics_of(source(tmp_path / "nan.npy"))
+    np.save(tmp_path / "text.npy", np.array(["a", "b"]))
+    with pytest.raises(ValueError, match="must hold numbers"):
+        source(tmp_path / "text.npy")
+    (tmp_path / "y.csv").write_text("y\n1\n")
+    with pytest.raises(ValueError, match=r"\.npy, \.parquet, \.zarr"):
+        source(tmp_path / "y.csv")
+    with pytest.raises(FileNotFoundError):
+        source(tmp_path / "none.npy")
+
+
+def test_zarr_and_parquet_read_the_same_rows(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+    import zarr
+
+    y = rows(0.2, 2)
+    group = zarr.open_group(str(tmp_path / "y.zarr"), mode="w")
+    group.create_array("y", shape=y.shape, chunks=(700, 2), dtype="f4")[:] = y
+    table = pyarrow.table({"a": y[:, 0], "b": y[:, 1]})
+    pyarrow.parquet.write_table(table, tmp_path / "y.parquet", row_group_size=900)
+    np.save(tmp_path / "y.npy", y)
+    found = [statistics_of(source(tmp_path / f"y.{kind}")) for kind in ("npy", "zarr", "parquet")]
+    assert len({one.sha256 for one in found}) == 1
+    for kind in ("npy", "zarr", "parquet"):
+        np.testing.assert_array_equal(source(tmp_path / f"y.{kind}").read(850, 950)[0], y[850:950].astype(np.float64))
+
+
+def test_reading_ahead_keeps_the_order_and_the_errors():
+    def read(k):
+        if k == 4:
+            raise OSError("gone")
+        return 2 * k
+
+    found = read_ahead(read, range(10))
+    assert [next(found) for _ in range(4)] == [0, 2, 4, 6]
+    with pytest.raises(OSError, match="gone"):
+        next(found)
+
+
+def test_stretches_of_a_series_in_memory_are_the_series():
+    series = make_series(rows())
+    guide = nmax.LookaheadGuide(layers=0).build(nmax.models.ar1(), series, key=jr.key(0))
+    assert stretches(guide, series, [1, 2], 10) is series
