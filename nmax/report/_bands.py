@@ -54,6 +54,7 @@ class Stretch:
         middle: smallest and largest median.
         observed: smallest and largest observation.
         draws: behind the bands.
+        pieces: rows of the stretches on which the bands were drawn, where that was not everywhere.
     """
 
     start: int
@@ -63,6 +64,7 @@ class Stretch:
     middle: Bins
     observed: Bins
     draws: int
+    pieces: int | None = None
 
 
 class Painter:
@@ -99,7 +101,8 @@ class Painter:
         if rows <= VERY_LONG:
             return self._filled(0, rows, width, batches, [(0, rows)])
         firsts = np.unique(np.linspace(0, (rows - PIECE) // PIECE, PIECES).astype(np.int64)) * PIECE
-        return self._filled(0, rows, width, batches, [(int(first), int(first) + PIECE) for first in firsts])
+        parts = [(int(first), int(first) + PIECE) for first in firsts]
+        return dataclasses.replace(self._filled(0, rows, width, batches, parts), pieces=PIECE)
 
     def _filled(self, start: int, rows: int, width: int, batches: int, parts: list[tuple[int, int]]) -> Stretch:
         band, middle = Bins(rows, width, self.size), Bins(rows, width, self.size)

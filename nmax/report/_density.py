@@ -60,7 +60,7 @@ class Marginal:
 def marginals(prior: Prior, theta: dict[str, np.ndarray]) -> list[Marginal]:
     """Of every single number, in the order of the parameters."""
     names = list(prior.distributions)
-    drawn = jax.vmap(prior.constrain)(prior.sample(jr.key(0), PRIOR_DRAWS))
+    drawn = jax.jit(lambda key: jax.vmap(prior.constrain)(prior.sample(key, PRIOR_DRAWS)))(jr.key(0))
     before = {name: np.asarray(drawn[name]) for name in names}
     out = []
     for name in names:

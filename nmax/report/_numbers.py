@@ -21,6 +21,12 @@ def number(value: float, digits: int = 3) -> str:
     return f"{mantissa}×10{str(power).translate(SUPERSCRIPTS)}"
 
 
+def short(value: float, digits: int = 4) -> str:
+    """At most so many significant digits, without noughts at the end: 7, 0.25."""
+    text = number(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text and "×" not in text else text
+
+
 def fixed(value: float, decimals: int) -> str:
     """So many decimals."""
     if (word := _not_finite(value)) is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nmax._strip import POOR, Strip
-from nmax.report._bands import VERY_LONG, Painter, Stretch, Track
+from nmax.report._bands import Painter, Stretch, Track
 from nmax.report._draw import Frame, Note, across, dots, figure, key_of, multiples, panel
 from nmax.report._explorer_data import explorer_data
 from nmax.report._html import Markup, data_block, joined, paragraphs, tag
@@ -95,11 +95,11 @@ def _status(whole: Stretch, times: TimeAxis) -> str:
 
 def _caption(whole: Stretch) -> Markup:
     said = f"The whole series. Bands hold 90 % of {whole.draws} draws of the path"
-    if whole.rows > VERY_LONG:
-        drawn = np.isfinite(whole.band.low).any(axis=1).mean()
+    if whole.pieces is not None:
+        drawn = float(np.isfinite(whole.band.low).any(axis=1).mean())
         said += (
-            f", which were drawn on stretches of 512 rows spread evenly over the series only, since it is very long: "
-            f"{percent(drawn, 1)} of the bins have them"
+            f", which was drawn on stretches of {count(whole.pieces)} rows spread evenly over the series only, since it is "
+            f"very long: {percent(drawn, 1)} of the bins have bands"
         )
     said += "."
     if whole.width > 1:

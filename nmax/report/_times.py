@@ -9,7 +9,7 @@ import numpy as np
 
 from nmax.data import Table
 from nmax.report._calendar import DAY, HOUR, MINUTE, SECOND, date_ticks, said_date
-from nmax.report._numbers import count, number
+from nmax.report._numbers import count, short
 from nmax.report._scale import Tick, round_ticks
 
 KNOTS = 2_000  # of times that are not evenly spaced, months say
@@ -58,7 +58,7 @@ class TimeAxis:
         value = self.value(row)
         if self.kind == DATE:
             return said_date(value, self.step)
-        return f"step {count(round(value))}" if self.kind == STEP else number(value, 6)
+        return f"step {count(round(value))}" if self.kind == STEP else short(value, 6)
 
     @property
     def title(self) -> str:
@@ -68,14 +68,14 @@ class TimeAxis:
     def spacing(self) -> str:
         """Time between two rows, in words."""
         if self.kind != DATE:
-            return number(self.step, 4)
+            return short(self.step, 4)
         if len(self.rows) > 2:
-            return f"about {number(self.step / DAY, 3)} days"
+            return f"about {short(self.step / DAY, 3)} days"
         for unit, word in ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second")):
             if self.step >= unit:
                 amount = self.step / unit
-                return word if amount == 1 else f"{number(amount, 4)} {word}s"
-        return f"{number(self.step, 4)} milliseconds"
+                return word if amount == 1 else f"{short(amount)} {word}s"
+        return f"{short(self.step, 4)} milliseconds"
 
     def packed(self) -> dict[str, Any]:
         """For the page's script."""

@@ -27,6 +27,8 @@
     return `${fixed(value / 10 ** power, digits - 1)}×10${raised(power)}`;
   }
 
+  const trimmed = (text) => (text.includes(".") && !text.includes("×") ? text.replace(/\.?0+$/, "") : text);
+
   // Ticks
 
   function roundStep(least) {
@@ -145,7 +147,7 @@
       said(at) {
         const v = value(at);
         if (time.kind === "step") return `step ${fixed(Math.round(v), 0)}`;
-        if (time.kind === "number") return number(v, 6);
+        if (time.kind === "number") return trimmed(number(v, 6));
         const { year, month, day, clock } = parts(v, step);
         return step >= DAY && v % DAY === 0 ? `${day} ${NAMES[month]} ${year}` : `${day} ${NAMES[month]} ${year} ${clock}`;
       },
