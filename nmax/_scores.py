@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from nmax._objective import noise_size, stretch_ratio
-from nmax.data import Series, Windows
+from nmax.data import Series, Windows, read_ahead
 from nmax.guides import LookaheadSampler, stretches
 from nmax.lookahead import Reference
 
@@ -62,14 +62,19 @@ class Scores:
         """The same, with values as columns: dynamics, data, entropy, balance."""
         noise = np.arange(len(number)) if noise is None else noise
         values, gradients = [], []
-        for start in range(0, len(number), LANES):
-            part = slice(start, start + LANES)
-            value, gradient, _ = self._call(theta[part], number[part], noise[part], key)
+        batches = [slice(start, start + LANES) for start in range(0, len(number), LANES)]
+        for part, rows in zip(batches, read_ahead(lambda part: self._rows(number[part]), batches), strict=True):
+            value, gradient, _ = self._call(theta[part], number[part], noise[part], key, rows)
             values.append(np.asarray(value, np.float64)[: len(number[part])])
             gradients.append(np.asarray(gradient, np.float64)[: len(number[part])])
         return np.concatenate(values), np.concatenate(gradients)
 
-    def _call(self, theta: np.ndarray, number: np.ndarray, noise: np.ndarray, key: PRNGKeyArray) -> _Shares:
+    def _rows(self, number: np.ndarray) -> Series:
+        """What at most `LANES` windows need of the series, read while the device works on the last ones."""
+        starts = np.pad(number, (0, LANES - len(number)), mode="edge") * self.windows.width
+        return stretches(self.guide, self.series, starts, self.windows.width + 1)
+
+    def _call(self, theta: np.ndarray, number: np.ndarray, noise: np.ndarray, key: PRNGKeyArray, rows: Series) -> _Shares:
         """At most `LANES` lanes, made up to that number."""
 
         def lanes(array, dtype):
@@ -78,8 +83,6 @@ class Scores:
 
         self.calls += 1
         own = lanes(theta, jnp.float32), lanes(number, jnp.int32), lanes(noise, jnp.uint32)
-        starts = np.pad(number, (0, LANES - len(number)), mode="edge") * self.windows.width
-        rows = stretches(self.guide, self.series, starts, self.windows.width + 1)
         return _scores(self.guide, rows, self.windows, *own, key)
 
     def around(self, theta: Float[np.ndarray, " param"], *, key: PRNGKeyArray) -> Scores:
@@ -90,7 +93,8 @@ class Scores:
         if self.guide.known is None:
             return self
         cold = Scores(dataclasses.replace(self.guide, warm=jnp.array(False)), self.series, self.windows)
-        shares = cold._call(theta[None], np.zeros(1, np.int64), np.zeros(1, np.int64), key)
+        none = np.zeros(1, np.int64)
+        shares = cold._call(theta[None], none, none, key, self._rows(none))
         known = jax.tree.map(lambda a: a[0], shares.reference)
         finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(known))
         guide = dataclasses.replace(self.guide, known=known, warm=jnp.array(True)) if finite else cold.guide

@@ -15,11 +15,14 @@ Read = TypeVar("Read")
 
 def read_ahead(read: Callable[[Wanted], Read], wanted: Iterable[Wanted]) -> Iterator[Read]:
     """`read` of each of `wanted` in turn, the next ones being read in a thread meanwhile; errors come where they belong."""
+    wanted = list(wanted)
+    if len(wanted) == 1:  # nothing to be had from a thread
+        yield read(wanted[0])
+        return
     waiting: deque[Future[Read]] = deque()
-    rest = iter(wanted)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="nmax-reads") as reader:
         try:
-            for one in rest:
+            for one in wanted:
                 waiting.append(reader.submit(read, one))
                 if len(waiting) > AHEAD:
                     yield waiting.popleft().result()
