@@ -16,9 +16,11 @@ from nmax.data import Series
 from nmax.flows import Chain
 from nmax.guides import LookaheadGuide, LookaheadSampler
 from nmax.lookahead import Dynamics, Rows, draw_step, linearised, look_ahead, rows_of
+from nmax.models import in_support, next_state, observe
 
 LOG_2PI = 1.8378770664093453
 SHARE = 0.5  # effective share of the particles below which they are resampled
+QUANTILES = (0.05, 0.5, 0.95)  # of forecasts
 LEAST_BUFFER = 16  # of a filter's blocks, whatever the guide's own is
 
 
@@ -63,10 +65,12 @@ class Filtered(NamedTuple):
             double precision.
         pit: for every step and column, the share of forecasts below what was observed; NaN where nothing was, or where no
             forecasts were asked for.
+        forecast: 5 %, 50 % and 95 % points of the forecasts there; NaN where none were asked for.
     """
 
     log_factors: Float[Array, " block"]
     pit: Float[Array, "block time obs"]
+    forecast: Float[Array, "block time 3 obs"]
 
 
 def filter_guide(guide: Any, series: Series) -> LookaheadSampler:
@@ -126,8 +130,8 @@ def filtered(
 
     start_key, key = jr.split(key)
     cloud = _begun(guide, series, dynamics, numbers[0], particles, start_key)
-    _, (factors, pit) = jax.lax.scan(one_block, cloud, (numbers, jr.split(key, len(numbers))))
-    return Filtered(jnp.sum(factors, axis=1), pit)
+    _, (factors, pit, points) = jax.lax.scan(one_block, cloud, (numbers, jr.split(key, len(numbers))))
+    return Filtered(jnp.sum(factors, axis=1), pit, points)
 
 
 def _begun(guide: LookaheadSampler, series: Series, dynamics: Dynamics, number: Any, particles: int, key: Any) -> Cloud:
@@ -160,8 +164,8 @@ def _prepared(guide: LookaheadSampler, series: Series, dynamics: Dynamics, numbe
 
 def _moved(
     dynamics: Dynamics, series: Series, cloud: Cloud, ready: Ready, forecasts: bool
-) -> tuple[Cloud, tuple[Array, Array]]:
-    """All particles one step on; the logarithm of their mean weight, and where the observation lies among forecasts."""
+) -> tuple[Cloud, tuple[Array, Array, Array]]:
+    """All particles one step on; the logarithm of their mean weight, where the observation lies among forecasts, and them."""
     model, theta, row = dynamics.model, dynamics.theta, ready.row
     inside = row.inside
 
@@ -183,9 +187,9 @@ def _moved(
     factor = jax.nn.logsumexp(log_weight)
     log_weight = log_weight - jnp.where(jnp.isfinite(factor), factor, 0.0)
     choose_key, forecast_key, again_key = jr.split(ready.key, 3)
-    free, pit = cloud.free, jnp.full(series.columns, jnp.nan)
+    free, pit, points = cloud.free, jnp.full(series.columns, jnp.nan), jnp.full((3, series.columns), jnp.nan)
     if forecasts:
-        free, pit = _forecast(dynamics, cloud.free, row, forecast_key)
+        free, pit, points = _forecast(dynamics, cloud.free, row, forecast_key)
         seen = jnp.any(row.observed) & inside
         again = _chosen(again_key, log_weight - ahead)
         free = jnp.where(seen, x[again], free)
@@ -193,7 +197,7 @@ def _moved(
     chosen = jnp.where(poor, _chosen(choose_key, log_weight), jnp.arange(len(log_weight)))
     even = jnp.full_like(log_weight, -jnp.log(len(log_weight)))
     cloud = Cloud(u[chosen], x[chosen], ahead[chosen], jnp.where(poor, even, log_weight), free)
-    return cloud, (factor, pit)
+    return cloud, (factor, pit, points)
 
 
 def _log_q(dynamics: Dynamics, u: Array, live: Array, z: Array, log_det: Array) -> Float[Array, ""]:
@@ -212,28 +216,21 @@ def _chosen(key: PRNGKeyArray, log_weight: Float[Array, " particle"]) -> Int[Arr
     return systematic(key, weight, len(weight))
 
 
-def _forecast(dynamics: Dynamics, free: Array, row: Rows, key: PRNGKeyArray) -> tuple[Array, Array]:
-    """Free particles one step on, and the share of the observations they forecast that lie below the real ones."""
+def _forecast(dynamics: Dynamics, free: Array, row: Rows, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+    """Free particles one step on, the share of what they forecast that lies below what was observed, and quantiles of it."""
     model, theta = dynamics.model, dynamics.theta
-    inputs = (row.inputs,) if row.inputs.shape[0] else ()
-    exact = {column: component for component, column in model.exactly_observed.items()}
-    others = [k for k in range(len(row.y)) if k not in exact]
 
     def one(x, own):
         move_key, see_key = jr.split(own)
-        after = jnp.where(row.inside, model.transition(x, theta, *inputs).sample(move_key), x)
-        held = [transform.codomain(after[k]) for k, transform in enumerate(model.state_transforms)]
-        after = jnp.where(jnp.all(jnp.stack(held)), after, jnp.nan)  # the model is one of paths that stay in the support
-        by_column = {column: after[component] for column, component in exact.items()}
-        if model.observation is not None:
-            seen = jnp.asarray(model.observation(after, theta, *inputs).sample(see_key), jnp.float32)
-            columns = others if len(seen) == len(others) else range(len(row.y))
-            by_column = {column: seen[k] for k, column in enumerate(columns)} | by_column
-        return after, jnp.stack([by_column[k] for k in range(len(row.y))])
+        after = jnp.where(row.inside, next_state(model, x, theta, row.inputs, move_key), x)
+        after = jnp.where(in_support(model, after), after, jnp.nan)  # the model is one of paths that stay in the support
+        return after, observe(model, after, theta, row.inputs, see_key, len(row.y))
 
     own_key, tie_key = jr.split(key)
     after, forecast = jax.vmap(one)(free, jr.split(own_key, len(free)))
     below, equal = jnp.sum(forecast < row.y[None], axis=0), jnp.sum(forecast == row.y[None], axis=0)
     alive = jnp.sum(jnp.isfinite(forecast), axis=0)
     pit = (below + jr.uniform(tie_key, below.shape) * (equal + 1)) / (alive + 1)
-    return after, jnp.where(row.observed & row.inside & (2 * alive > len(free)), pit, jnp.nan)
+    usual = 2 * alive > len(free)
+    points = jnp.nanquantile(forecast, jnp.array(QUANTILES), axis=0)
+    return after, jnp.where(row.observed & row.inside & usual, pit, jnp.nan), jnp.where(usual[None], points, jnp.nan)
