@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from nmax._check import check_count, check_key
 from nmax._draw import draw_keys
 from nmax._forecast_table import ForecastSummary, over_draws
-from nmax.data import Series, Table
+from nmax.data import Table
 from nmax.models import AbstractModel, Theta, in_support, next_state, observe
 
 AHEAD = 2  # which of a draw's keys is for what follows; 0 and 1 are for θ and the path
@@ -96,7 +96,7 @@ def forecast(posterior: Any, steps: int, draws: int, *, inputs: Any = None, key:
         key: random key.
     """
     key, steps, draws = check_key(key), check_count("steps", steps), check_count("draws", draws)
-    rows = future_inputs(inputs, steps, posterior.series)
+    rows = future_inputs(inputs, steps, posterior.table)
     return forecast_from(posterior, posterior.series.length, rows, draws, posterior.table.ahead(steps), key=key)
 
 
@@ -131,9 +131,9 @@ def forecast_from(
     )
 
 
-def future_inputs(inputs: Any, steps: int, series: Series) -> Float[np.ndarray, "step inputs"]:
+def future_inputs(inputs: Any, steps: int, table: Table) -> Float[np.ndarray, "step inputs"]:
     """Inputs of rows to come as an array of shape (steps, k), or say what is wrong with them."""
-    count = series.inputs.shape[-1]
+    count = inputs_of(table, 0, 1).shape[1]
     if inputs is None and count:
         raise ValueError(
             f"The model takes inputs, so a forecast needs those of the {steps} rows ahead: pass `inputs` of shape "
@@ -155,11 +155,11 @@ def future_inputs(inputs: Any, steps: int, series: Series) -> Float[np.ndarray, 
     return rows
 
 
-def inputs_of(table: Table, rows: Any) -> Float[np.ndarray, "row inputs"]:
-    """Inputs of some rows of the data; no columns where there are none."""
+def inputs_of(table: Table, start: int, stop: int) -> Float[np.ndarray, "row inputs"]:
+    """Inputs of rows `start, ..., stop - 1` of the data; no columns where there are none."""
     if table.inputs is None:
-        return np.zeros((len(table.index[rows]), 0), np.float32)
-    return np.asarray(table.inputs[rows], np.float32)
+        return np.zeros((stop - start, 0), np.float32)
+    return np.asarray(table.inputs[start:stop], np.float32)
 
 
 def own_keys(key: PRNGKeyArray, draws: int, purpose: int) -> PRNGKeyArray:

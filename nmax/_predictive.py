@@ -47,8 +47,8 @@ def seen_along(
         part = np.zeros((len(x), PIECE, x.shape[2]), np.float32)
         part[:] = x[:, low - start : low - start + 1]  # what lies outside is left out again
         part[:, low - first : high - first] = x[:, low - start : high - start]
-        rows = np.clip(np.arange(first, first + PIECE), 0, series.length)
-        inputs = jnp.asarray(inputs_of(posterior.table, rows))
+        known = inputs_of(posterior.table, low, high)
+        inputs = jnp.asarray(np.pad(known, ((low - first, first + PIECE - high), (0, 0)), mode="edge"))
         y = _seen(posterior.model, theta, jnp.asarray(part), inputs, jnp.int32(first), series.columns, keys)
         out[:, low - start : high - start] = np.asarray(y)[:, low - first : high - first]
     return out

@@ -135,7 +135,7 @@ def _anew(posterior: Any, theta: Any, x: np.ndarray, start: int, length: int, ke
     """Observations of `length` rows from `start` on, whose first state is given."""
     series = posterior.series
     first = seen_along(posterior, theta, x, start, first_keys)
-    inputs = jnp.asarray(inputs_of(posterior.table, slice(start + 1, start + length)))
+    inputs = jnp.asarray(inputs_of(posterior.table, start + 1, start + length))
     _, y, _ = continued(posterior.model, theta, jnp.asarray(x[:, 0]), inputs, jnp.int32(start + 1), series.columns, keys)
     return np.concatenate([first, np.asarray(jax.device_get(y))], axis=1)
 

@@ -59,6 +59,7 @@ def score(
     horizon, draws = check_count("horizon", horizon), check_count("draws", draws, least=2)
     levels = _levels(levels)
     table = as_table(y, inputs, step=getattr(model, "dt", None))
+    table = dataclasses.replace(table, y=np.asarray(table.y))  # fits to parts of it need all of it in memory
     series = make_series(table.y, table.inputs)
     rows = _origins(origins, horizon, np.any(np.isfinite(table.y), axis=1))
     check_model(model, series)
@@ -75,8 +76,8 @@ def _forecast(
     fit_key, draw_key = jr.split(key)
     known = up_to(table, origin, last, model)
     posterior = fit(model, known, key=fit_key, progress=False)
-    ahead = slice(origin + 1, origin + 1 + horizon)
-    return forecast_from(posterior, origin, inputs_of(table, ahead), draws, table.index[ahead], key=draw_key)
+    first, stop = origin + 1, origin + 1 + horizon
+    return forecast_from(posterior, origin, inputs_of(table, first, stop), draws, table.index[first:stop], key=draw_key)
 
 
 def up_to(table: Table, origin: int, last: int, model: AbstractModel) -> Table:

@@ -1,5 +1,6 @@
 """Scores of forecasts: CRPS by its formula, naive rivals, and origins that nothing after them leaks through."""
 
+import jax
 import jax.random as jr
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import nmax
 from nmax._crps import crps
 from nmax._naive import naive_forecasts
 from nmax._score import up_to
-from nmax.data import as_table
+from nmax.data import as_table, make_series
 
 TRUTH = {"level": 2.0, "noise": 1.0}
 MODEL = random_walk()
@@ -84,6 +85,8 @@ def test_nothing_after_an_origin_reaches_its_forecast(series, scored):
     known = up_to(as_table(other), 90, 150, MODEL)
     assert np.isnan(known.y[91:]).all()
     assert len(known.y) == 152
+    series = [make_series(up_to(as_table(other), origin, 150, MODEL).y) for origin in (90, 120, 150)]
+    assert len({jax.tree.structure(one) for one in series}) == 1  # fits to all of them share what was compiled
     assert len(up_to(as_table(other), 90, 150, random_walk(exactly_observed={0: 0})).y) == 91
 
 

@@ -112,4 +112,5 @@ def _times(table: Table, start: int, rows: int) -> dict[str, Any]:
 
 
 def _time(times: np.ndarray, name: str) -> Any:
-    return ("time", times, {"long_name": name})
+    coarse = np.issubdtype(times.dtype, np.datetime64) and np.datetime_data(times.dtype)[0] not in ("s", "ms", "us", "ns")
+    return ("time", times.astype("datetime64[s]") if coarse else times, {"long_name": name})  # what xarray can hold
