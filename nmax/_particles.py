@@ -165,7 +165,7 @@ def _prepared(guide: LookaheadSampler, series: Series, dynamics: Dynamics, numbe
 def _moved(
     dynamics: Dynamics, series: Series, cloud: Cloud, ready: Ready, forecasts: bool
 ) -> tuple[Cloud, tuple[Array, Array, Array]]:
-    """All particles one step on; the logarithm of their mean weight, where the observation lies among forecasts, and them."""
+    """All particles one step on; the log of their mean weight, where the observation lies among forecasts, and those."""
     model, theta, row = dynamics.model, dynamics.theta, ready.row
     inside = row.inside
 
