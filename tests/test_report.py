@@ -18,13 +18,15 @@ from report_pages import EVIL, Reader, strange_posterior, untrained
 
 import nmax
 from nmax.checks import DO_NOT_TRUST, TRUST, Check, Finding
-from nmax.report import _bands, _stretches, _write
+from nmax.data import _source_rows
+from nmax.report import _bands, _stretches, _subject, _write
 from nmax.report._bands import Painter, points
 from nmax.report._density import marginals, smooth
 from nmax.report._parameters_section import prior_name
 from nmax.report._path_section import path_section
-from nmax.report._prediction_section import autocorrelation
-from nmax.report._stretches import gaps, places
+from nmax.report._prediction_section import autocorrelation, prediction_section
+from nmax.report._seen import Gap, seen
+from nmax.report._stretches import places
 from nmax.report._subject import Subject
 from nmax.report._verdict import verdict_section
 
@@ -289,17 +291,31 @@ def test_correlations_stay_within_stretches():
     assert autocorrelation(np.arange(400), holes, 1)[1].tolist() == [199]  # by observations, not by rows
 
 
+def test_rows_on_a_disk_are_read_in_stretches_and_make_the_same_page(fit, tmp_path, monkeypatch):
+    np.save(tmp_path / "y.npy", fit.table.y)
+    monkeypatch.setattr(_source_rows, "MOST", 10)  # all rows at once are refused
+    monkeypatch.setattr(_subject, "PASS", 64)
+    there = copy.copy(fit)
+    there.table = dataclasses.replace(_source_rows.source_table(nmax.data.source(tmp_path / "y.npy")), notes=())
+    pages = [Painter(Subject(one, jr.key(0))) for one in (fit, there)]
+    for section in (path_section, lambda painter: prediction_section(painter.subject)):
+        assert section(pages[0]) == section(pages[1])
+    assert pages[0].subject.seen == pages[1].subject.seen
+
+
 def test_gaps_and_the_stretches_around_them():
     observed = np.ones((2_000, 2), bool)
     observed[600:640] = False
     observed[900:1_000, 0] = False  # the other column was observed
     observed[1_500:1_502] = False
-    found = gaps(observed)
-    assert found == [(600, 640), (1_500, 1_502)]
-    assert gaps(np.arange(1_000)[:, None] % 10 == 0) == []  # seldom observed is no gap
+    found = seen([observed]).gaps
+    assert found == ((600, 640), (1_500, 1_502))
+    assert seen([observed]).rows == 1 - 42 / 2_000
+    assert seen([observed]).entries == 1 - (84 + 100) / 4_000
+    assert seen([np.arange(1_000)[:, None] % 10 == 0]).gaps == ()  # seldom observed is no gap
     names = [(place.start, place.stop, place.name) for place in places(2_000, found, None)]
     assert names == [(0, 400, "The beginning"), (420, 820, "The longest gap"), (1_600, 2_000, "The end")]
-    near = places(2_000, [_stretches.Gap(190, 200)], None)
+    near = places(2_000, [Gap(190, 200)], None)
     assert [place.name for place in near] == ["The beginning, the longest gap", "The end"]
     assert places(300, found, None) == []
     assert math.isclose(sum(place.stop - place.start for place in places(10_000, [], None)), 800)

@@ -14,6 +14,7 @@ from nmax.report._draw import Frame, area, bars, line
 from nmax.report._html import Markup, data_block, escaped, sentence, table, tag, tidy
 from nmax.report._numbers import duration, fixed, listed, number, small_percent, to_error
 from nmax.report._scale import Scale, limits, round_ticks
+from nmax.report._seen import seen
 from nmax.report._times import time_axis
 
 SINGLE = some.floats(-(2.0**100), 2.0**100, width=32) | some.just(float("nan"))
@@ -101,6 +102,20 @@ def test_dates_have_two_ticks_at_least(low, wide, most):
     ticks = date_ticks(float(low), low + wide, most)
     assert 2 <= len(ticks) <= most + 6
     assert all(low - 1e-3 <= tick.at <= low + wide + 1e-3 for tick in ticks)
+
+
+@settings(max_examples=100, deadline=None)
+@given(arrays(bool, some.tuples(some.integers(1, 60), some.integers(1, 2))), some.integers(1, 20))
+def test_gaps_do_not_depend_on_how_the_rows_come(observed, chunk):
+    whole = seen([observed])
+    assert seen(observed[k : k + chunk] for k in range(0, len(observed), chunk)) == whole
+    rows = observed.any(axis=1)
+    for gap in whole.gaps:
+        assert not rows[gap.start : gap.stop].any()
+        assert gap.start == 0 or rows[gap.start - 1]
+        assert gap.stop == len(rows) or rows[gap.stop]
+    if not rows.any():
+        assert whole.gaps == (((0, len(rows)),) if len(rows) > 1 else ())
 
 
 def axis_of(times):

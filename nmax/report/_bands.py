@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from nmax.report._bins import Bins, binned, finite
+from nmax.report._bins import Bins, finite
 from nmax.report._expected import Expectation
 from nmax.report._subject import Subject, stacked
 
@@ -77,7 +77,6 @@ class Painter:
     def __init__(self, subject: Subject):
         self.subject = subject
         model, table = subject.model, subject.table
-        self._inputs = np.zeros((subject.rows, 0), np.float32) if table.inputs is None else finite(table.inputs)
         probe = self._probe()
         self._expectation = Expectation(model, len(table.columns), probe)
         self.tracks = _tracks(model.state_names, table.columns, model.exactly_observed, self._expectation, probe)
@@ -111,7 +110,10 @@ class Painter:
                 lower, median, upper = points(self._drawn(batches, low, min(low + CHUNK, last)))
                 band.add(low - start, lower, upper)
                 middle.add(low - start, median, median)
-        observed = binned(np.asarray(self.subject.table.y)[start : start + rows], width)
+        observed = Bins(rows, width, len(self.subject.table.columns))
+        for low in range(start, start + rows, CHUNK):
+            y = finite(self.subject.y(low, min(low + CHUNK, start + rows)))
+            observed.add(low - start, y, y)
         return Stretch(start, rows, width, band, middle, observed, DRAWS * batches)
 
     def _drawn(self, batches: int, start: int, stop: int) -> Float[np.ndarray, "draw time track"]:
@@ -122,7 +124,7 @@ class Painter:
             if self._expects:
                 if part not in self._thetas:
                     self._thetas[part] = stacked(self.subject.theta(DRAWS, part))
-                x = np.concatenate([x, self._expectation(x, self._thetas[part], self._inputs[start:stop])], axis=2)
+                x = np.concatenate([x, self._expectation(x, self._thetas[part], self.subject.inputs(start, stop))], axis=2)
             parts.append(x)
         return np.concatenate(parts)
 
@@ -134,7 +136,7 @@ class Painter:
         stop = min(start + DRAWS, subject.rows)
         x = subject.path(DRAWS, start, stop, PART)
         at = np.arange(DRAWS) % (stop - start)
-        return theta, jnp.asarray(x[np.arange(DRAWS), at]), jnp.asarray(self._inputs[start + at])
+        return theta, jnp.asarray(x[np.arange(DRAWS), at]), jnp.asarray(subject.inputs(start, stop)[at])
 
 
 def points(draws: Float[np.ndarray, "draw time track"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

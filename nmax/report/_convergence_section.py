@@ -95,9 +95,18 @@ def _history(fit: Posterior, elbo: Estimate | None) -> Markup | None:
         "The evidence lower bound while q(θ) was fitted, in nats of the whole series; higher is better. Each point is the "
         f"mean of {plural(found.size, 'step')}, with bars of two standard errors."
     )
+    if said is not None and _weighted(fit):
+        caption += (
+            " On the way draws of the path were weighted against each other, which lifts the bound above that of the result."
+        )
     if below:
         caption += f" The first {count(below)} lie below the figure."
     return figure("figure-elbo", caption, body)
+
+
+def _weighted(fit: Posterior) -> bool:
+    """Whether the history is of the tighter bound that weighted draws give."""
+    return any("weighted against each other" in note for note in fit.notes)
 
 
 def _limits(low: np.ndarray, high: np.ndarray, elbo: Estimate | None) -> Scale:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nmax.report._bands import Painter, Stretch, Track
-from nmax.report._stretches import Gap, Place
+from nmax.report._seen import Gap
+from nmax.report._stretches import Place
 from nmax.report._times import TimeAxis
 
 
@@ -41,7 +43,7 @@ def explorer_data(
     tracks: list[Track],
     whole: Stretch,
     details: list[tuple[Place, Stretch | None]],
-    gaps: list[Gap],
+    gaps: Sequence[Gap],
     times: TimeAxis,
 ) -> dict[str, Any]:
     """All that the script needs; stretches that the whole series shows row by row bring no numbers of their own."""

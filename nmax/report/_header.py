@@ -46,13 +46,13 @@ def _sentence(subject: Subject) -> str:
 
 
 def _facts(subject: Subject, elbo: Estimate | None) -> list[tuple[str, Any]]:
-    table, observed, times = subject.table, subject.observed, subject.times
+    table, times = subject.table, subject.times
     out: list[tuple[str, Any]] = [
         ("Parameters", listed(list(subject.model.parameters.distributions), most=8)),
         ("States", listed(list(subject.model.state_names), most=8)),
         ("Columns", listed(list(table.columns), most=8)),
         ("Steps T", count(subject.rows - 1)),
-        ("Missing", _missing(observed)),
+        ("Missing", _missing(subject)),
     ]
     if table.input_columns:
         out.append(("Inputs", listed(list(table.input_columns), most=8)))
@@ -65,14 +65,13 @@ def _facts(subject: Subject, elbo: Estimate | None) -> list[tuple[str, Any]]:
     return out
 
 
-def _missing(observed: np.ndarray) -> str:
-    rows = 1.0 - observed.any(axis=1).mean()
-    entries = 1.0 - observed.mean()
+def _missing(subject: Subject) -> str:
+    rows, entries = 1.0 - subject.seen.rows, 1.0 - subject.seen.entries
     if entries == 0:
         return "nothing"
-    if observed.shape[1] == 1 or rows == entries:
-        return f"{small_percent(float(rows))} of the rows"
-    return f"{small_percent(float(entries))} of the entries, {small_percent(float(rows))} of the rows"
+    if len(subject.table.columns) == 1 or rows == entries:
+        return f"{small_percent(rows)} of the rows"
+    return f"{small_percent(entries)} of the entries, {small_percent(rows)} of the rows"
 
 
 def _guide(subject: Subject) -> Markup:

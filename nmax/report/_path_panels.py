@@ -12,7 +12,7 @@ from nmax.report._draw import Frame, area, bars, boxes, gutter_of, line, panel
 from nmax.report._html import Markup, tag
 from nmax.report._numbers import count
 from nmax.report._scale import Scale, limits
-from nmax.report._stretches import Gap
+from nmax.report._seen import Gap
 from nmax.report._times import TimeAxis
 
 BINS = 480  # of a static figure as wide as the page

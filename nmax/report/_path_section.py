@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from nmax.report._numbers import count, number, percent, plural, small_percent
 from nmax.report._path_panels import path_panels, row_scale
 from nmax.report._scale import Scale
 from nmax.report._section import Section
-from nmax.report._stretches import gaps, places
+from nmax.report._seen import Gap
+from nmax.report._stretches import Place, places
 from nmax.report._subject import Subject
 from nmax.report._times import TimeAxis
 
@@ -29,8 +30,8 @@ def path_section(painter: Painter) -> Section:
     subject = painter.subject
     strip, times = subject.strip(), subject.times
     tracks = list(painter.tracks[:MOST_TRACKS])
-    whole, found = painter.whole(), gaps(subject.observed)
-    details: list[tuple[Any, Stretch | None]] = [
+    whole, found = painter.whole(), subject.seen.gaps
+    details: list[tuple[Place, Stretch | None]] = [
         (place, None if whole.width == 1 else painter.stretch(place.start, place.stop))
         for place in places(subject.rows, found, strip)
     ]
@@ -45,15 +46,14 @@ def path_section(painter: Painter) -> Section:
     return Section("path", "The latent path", body, data_block("path-data", data))
 
 
-def _lead(subject: Subject, found: list) -> str:
+def _lead(subject: Subject, found: Sequence[Gap]) -> str:
     names = subject.model.state_names
     what = f"the state {names[0]}" if len(names) == 1 else plural(len(names), "state component")
-    missing = 1.0 - subject.observed.any(axis=1).mean()
+    missing = 1.0 - subject.seen.rows
     lead = f"What the posterior says of {what} at each of {plural(subject.rows, 'row')}."
     if missing > 0:
         lead += f" At {small_percent(missing)} of them nothing was observed"
-        longest = max((gap.stop - gap.start for gap in found), default=0)
-        lead += f"; the longest gap has {plural(longest, 'row')}." if longest else "."
+        lead += f"; the longest gap has {plural(found[0].length, 'row')}." if found else "."
     return lead
 
 
@@ -62,7 +62,13 @@ def _left_out(painter: Painter) -> Markup | None:
     return paragraphs(f"The first {MOST_TRACKS} are shown; {count(rest)} more are not.") if rest > 0 else None
 
 
-def _explorer(whole: Stretch, tracks: list[Track], times: TimeAxis, found: list, details: list) -> Markup:
+def _explorer(
+    whole: Stretch,
+    tracks: list[Track],
+    times: TimeAxis,
+    found: Sequence[Gap],
+    details: list[tuple[Place, Stretch | None]],
+) -> Markup:
     panels = path_panels(whole, tracks, times, found, numbered=True)
     buttons = [
         ("in", "Zoom in", "+"),
@@ -82,7 +88,7 @@ def _explorer(whole: Stretch, tracks: list[Track], times: TimeAxis, found: list,
     return figure("figure-path", _caption(whole), inner)
 
 
-def _gap_key(found: list) -> list[tuple[str, str]]:
+def _gap_key(found: Sequence[Gap]) -> list[tuple[str, str]]:
     return [("gap-key", "nothing observed")] if found else []
 
 
@@ -116,13 +122,13 @@ def _caption(whole: Stretch) -> Markup:
     return joined(said, hint)
 
 
-def _cut(whole: Stretch, place: Any) -> Stretch:
+def _cut(whole: Stretch, place: Place) -> Stretch:
     """A stretch of a series of which every row is there already."""
     band, middle, observed = (part.part(place.start, place.stop) for part in (whole.band, whole.middle, whole.observed))
     return Stretch(place.start, place.stop - place.start, 1, band, middle, observed, whole.draws)
 
 
-def _detail(place: Any, stretch: Stretch, tracks: list[Track], times: TimeAxis, found: list) -> Markup:
+def _detail(place: Place, stretch: Stretch, tracks: list[Track], times: TimeAxis, found: Sequence[Gap]) -> Markup:
     panels = path_panels(stretch, tracks, times, found, bins=STRETCH_BINS, height=110)
     caption = joined(
         tag("b", place.name),
@@ -131,7 +137,7 @@ def _detail(place: Any, stretch: Stretch, tracks: list[Track], times: TimeAxis, 
     return figure(f"figure-{place.name.lower().replace(' ', '-')}", caption, *panels, class_="detail")
 
 
-def _from_to(times: TimeAxis, place: Any) -> str:
+def _from_to(times: TimeAxis, place: Place) -> str:
     first, last = times.said(place.start), times.said(place.stop - 1)
     return f"From {first} to {last}"
 

@@ -10,17 +10,15 @@ from jaxtyping import Float
 from scipy.stats import binom
 
 from nmax.checks import Residuals
+from nmax.report._ahead_figure import ahead_figure
 from nmax.report._draw import Frame, across, area, bars, boxes, dots, figure, line, multiples, panel
 from nmax.report._html import Markup, joined, paragraphs, table, tag
 from nmax.report._numbers import count, fixed, listed, number, percent, plural, small_percent
-from nmax.report._path_panels import row_scale
 from nmax.report._scale import Scale, Tick, limits
 from nmax.report._section import Section
 from nmax.report._subject import Subject
-from nmax.report._times import TimeAxis
 
 MOST_COLUMNS = 8
-SHOWN = 400  # rows of a figure at the most
 FEWEST = 20  # forecasts below which nothing is tested
 LAGS = 20
 RATE = 0.05  # with which some bar leaves the band though the model is right
@@ -35,12 +33,12 @@ def prediction_section(subject: Subject) -> Section:
     shown = range(min(len(names), MOST_COLUMNS))
     tested = [k for k in shown if np.isfinite(found.pit[:, k]).sum() >= FEWEST]
     few = [names[k] for k in shown if k not in tested]
-    y = np.asarray(subject.table.y, np.float64)
+    y = subject.y_at(found.index)
     body = joined(
         paragraphs(_lead(found, tested, names), class_="lead"),
         paragraphs(_how(subject, found)),
         paragraphs(f"{listed(few)}: fewer than {FEWEST} forecasts, too few to test." if few else None),
-        _series_figure(found, y, names, shown, subject.times) if len(found.index) else None,
+        ahead_figure(found, y, names, shown, subject.times),
         _coverage(found, tested, names) if tested else None,
         *(_checks(found, y, names, k) for k in tested),
         paragraphs(f"The first {MOST_COLUMNS} of {count(len(names))} columns." if len(names) > MOST_COLUMNS else None),
@@ -76,57 +74,6 @@ def _inside(pit: np.ndarray, level: float) -> float:
     return float(np.mean(np.abs(pit - 0.5) <= 0.5 * level))
 
 
-def _series_figure(
-    found: Residuals, y: np.ndarray, names: Sequence[str], shown: Sequence[int], times: TimeAxis
-) -> Markup | None:
-    """Forecasts and observations of the last rows that were forecast."""
-    if found.forecast is None:
-        return None
-    last = found.index[-SHOWN:]
-    last = last[len(last) - _run_length(last) :]
-    at = np.searchsorted(found.index, last)
-    panels = []
-    for k in shown:
-        low, middle, high = found.forecast[at, :, k].T
-        seen = y[last, k]
-        outside = np.abs(found.pit[at, k] - 0.5) > 0.45
-        held = np.isfinite(seen) & ~outside
-        frame = Frame(row_scale(int(last[0]), len(last)), limits(low, high, seen))
-        ticks = frame.y.ticks(4)
-        shapes = [
-            area(frame, last, low, high, "band"),
-            line(frame, last, middle, "thin"),
-            dots(frame, last[held], seen[held], "seen usual"),
-            dots(frame, last[outside], seen[outside], "seen outside"),
-        ]
-        said = f"{plural(int(outside.sum()), 'observation')} of {count(int(held.sum() + outside.sum()))} outside"
-        panels.append(
-            panel(
-                frame,
-                shapes,
-                label=f"Observations of {names[k]} and 90 % intervals of forecasts one observation ahead: {said}.",
-                x_ticks=times.ticks(frame.x.low, frame.x.high),
-                y_ticks=ticks,
-                x_title=times.title if k == shown[-1] else "",
-                title=names[k],
-                aside=tag("span", said, class_="panel-aside"),
-                height=140,
-                gutter=max(len(tick.label) for tick in ticks) if ticks else 0,
-            )
-        )
-    caption = (
-        f"One observation ahead, the last {plural(len(last), 'row')} that were forecast: 90 % intervals and medians, what "
-        "was then observed, and highlighted what lies outside, as one in ten should."
-    )
-    return figure("figure-ahead", caption, *panels)
-
-
-def _run_length(index: np.ndarray) -> int:
-    """Rows at the end that follow each other."""
-    breaks = np.flatnonzero(np.diff(index) != 1)
-    return len(index) - (int(breaks[-1]) + 1 if len(breaks) else 0)
-
-
 def _coverage(found: Residuals, tested: Sequence[int], names: Sequence[str]) -> Markup:
     rows = []
     for level in COVERAGE:
@@ -157,7 +104,7 @@ def _checks(found: Residuals, y: np.ndarray, names: Sequence[str], k: int) -> Ma
 def _scatter(found: Residuals, y: np.ndarray, k: int) -> Markup | None:
     if found.forecast is None:
         return None
-    seen, middle = y[found.index, k], found.forecast[:, 1, k]
+    seen, middle = y[:, k], found.forecast[:, 1, k]
     fine = np.flatnonzero(np.isfinite(seen) & np.isfinite(middle))
     fine = fine[np.unique(np.linspace(0, len(fine) - 1, min(SCATTER, len(fine))).astype(np.int64))]
     seen, middle = seen[fine], middle[fine]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nmax._strip import Strip
 from nmax.report._numbers import count, number, plural
+from nmax.report._seen import Gap
 
 LENGTH = 400  # rows of a stretch
 LONGEST = 3_000  # rows of one around a gap
 SAME = 0.6  # share of a stretch within another that makes it the same
-GAP = 4.0  # times the usual distance between observations beyond which rows without any are a gap
-MOST_GAPS = 200
 ALIKE = 0.95  # worth of the worst window's draws above which all are as good as exact
 
 
@@ -26,29 +26,7 @@ class Place(NamedTuple):
     why: str
 
 
-class Gap(NamedTuple):
-    """Rows `start, ..., stop - 1`, at none of which anything was observed."""
-
-    start: int
-    stop: int
-
-
-def gaps(observed: np.ndarray) -> list[Gap]:
-    """Stretches without any observation that are longer than usual, the longest first."""
-    some = observed.any(axis=1)
-    edges = np.flatnonzero(np.diff(np.concatenate([[True], some, [True]]).astype(np.int8)))
-    found = np.stack([edges[::2], edges[1::2]], axis=1) if len(edges) else np.zeros((0, 2), np.int64)
-    if not len(found):
-        return []
-    length = found[:, 1] - found[:, 0]
-    between = np.diff(np.flatnonzero(some)) - 1  # rows without, from one observation to the next
-    usual = float(np.median(between)) if len(between) else 0.0
-    notable = found[length > max(GAP * usual, 1)]
-    order = np.argsort(-(notable[:, 1] - notable[:, 0]), kind="stable")[:MOST_GAPS]
-    return [Gap(int(a), int(b)) for a, b in notable[order]]
-
-
-def places(rows: int, found: list[Gap], strip: Strip | None) -> list[Place]:
+def places(rows: int, found: Sequence[Gap], strip: Strip | None) -> list[Place]:
     """The stretches to show; none of a series that is not much longer than one of them."""
     if rows <= 2 * LENGTH:
         return []
@@ -65,7 +43,7 @@ def places(rows: int, found: list[Gap], strip: Strip | None) -> list[Place]:
 
 
 def _around_gap(gap: Gap, rows: int) -> Place:
-    length = gap.stop - gap.start
+    length = gap.length
     why = f"{plural(length, 'row')} without an observation"
     if 3 * length <= LONGEST:
         return _placed((gap.start + gap.stop) // 2, max(LENGTH, 3 * length), rows, "The longest gap", why)

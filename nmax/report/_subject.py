@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from typing import Any
 
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from nmax._draws import Draws
 from nmax._posterior import Posterior
@@ -16,10 +17,12 @@ from nmax._strip import Strip
 from nmax.checks import Residuals, residuals
 from nmax.data import Table
 from nmax.models import AbstractModel
+from nmax.report._seen import Seen, seen
 from nmax.report._times import TimeAxis, time_axis
 
 THETAS = 10_000
 WINDOWS = 100  # of the strip
+PASS = 262_144  # rows looked at at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +67,26 @@ class Subject:
         """The time axis."""
         return time_axis(self.table)
 
-    @property
-    def observed(self) -> np.ndarray:
-        """Which entries of the data are real."""
-        return np.isfinite(np.asarray(self.table.y, np.float64))
+    def y(self, start: int, stop: int) -> Float[np.ndarray, "time obs"]:
+        """Observations of rows `start, ..., stop - 1`, read from the disk if that is where they are."""
+        return np.asarray(self.table.y[start:stop], np.float64)
+
+    def y_at(self, index: Int[np.ndarray, " row"]) -> Float[np.ndarray, "row obs"]:
+        """Observations of some rows, read a run of neighbours at a time."""
+        runs = np.split(index, np.flatnonzero(np.diff(index) != 1) + 1)
+        parts = [self.y(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.table.columns)))
+
+    def inputs(self, start: int, stop: int) -> Float[np.ndarray, "time inputs"]:
+        """Inputs of rows `start, ..., stop - 1`; no columns where there are none."""
+        if self.table.inputs is None:
+            return np.zeros((stop - start, 0), np.float32)
+        return np.asarray(self.table.inputs[start:stop], np.float32)
+
+    @cached_property
+    def seen(self) -> Seen:
+        """How much was observed, and the gaps."""
+        return seen(np.isfinite(self.y(k, min(k + PASS, self.rows))) for k in range(0, self.rows, PASS))
 
     def own_key(self, part: int) -> PRNGKeyArray:
         """The key of a part of the page."""

@@ -8,7 +8,7 @@ from nmax._draws import LEAST, RHAT, Draws
 from nmax._posterior import Posterior
 from nmax.checks import DO_NOT_TRUST, TRUST, TRUST_MEANS, Check, Finding
 from nmax.report._html import Markup, bullets, joined, paragraphs, sentence, tag
-from nmax.report._numbers import count, duration, fixed, plural
+from nmax.report._numbers import count, duration, fixed, listed, plural
 from nmax.report._section import Section
 from nmax.report._subject import Subject
 
@@ -31,10 +31,13 @@ def _of_check(check: Check) -> Markup:
     worst = check.verdict
     against = sorted((f for f in check.findings if f.level != TRUST), key=lambda f: f.level != DO_NOT_TRUST)
     fine = [f for f in check.findings if f.level == TRUST]
-    speaks = (
-        f"{plural(len(against), 'speaks', 'speak')} against relying on all of it" if against else "none speaks against it"
-    )
-    lead = f"{plural(len(check.findings), 'examination')} in {duration(check.seconds)}: {speaks}."
+    lead = f"None of {plural(len(check.findings), 'examination')}, which took {duration(check.seconds)}, speaks against it."
+    if against:
+        what = listed([finding.about for finding in against])
+        speak = "speaks" if len(against) == 1 else "speak"
+        lead = (
+            f"{count(len(against))} of {plural(len(check.findings), 'examination')} {speak} against relying on it: {what}."
+        )
     return joined(_box(WORDS[worst], LOOKS[worst], lead), *(_finding(f) for f in (*against, *fine)))
 
 
@@ -43,7 +46,7 @@ def _finding(finding: Finding) -> Markup:
     return tag(
         "div",
         tag("h3", sentence(finding.about).rstrip("."), tag("span", SIGNS[finding.level], class_=f"sign {look}")),
-        tag("p", sentence(finding.text)),
+        paragraphs(sentence(finding.text)),
         tag("p", tag("b", "What to do. "), sentence(finding.remedy), class_="remedy") if finding.remedy else None,
         class_="finding",
     )
