@@ -34,6 +34,7 @@ from nmax._strip import Strip as Strip
 from nmax._summary import Summary as Summary
 from nmax._train import DivergedError as DivergedError
 from nmax._train import History as History
+from nmax._train import ProcessLostError as ProcessLostError
 from nmax.checks import Check as Check
 from nmax.checks import Finding as Finding
 from nmax.checks import Residuals as Residuals

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nmax._processes import processes
 from nmax._store import DamagedFileError, read_arrays, write_arrays
 
 KEPT = 3  # states of training that are kept; the one before a damaged one is used in its place
@@ -63,11 +64,16 @@ class FolderKeeper(Keeper):
 
     def __init__(self, folder: Path, every: float):
         self.folder, self.every, self.last = folder, every, time.perf_counter()
+        self.together = processes()
         self.told: list[str] = []
 
     def stage(self, name, make, written, read):
         """See `Keeper.stage`. A damaged file is as good as none, but for a warning."""
         file = self.folder / f"{name}.npz"
+        if self.together is not None and not self.together.agreed(file.exists()):
+            value = make()
+            self._write(file, *written(value))
+            return value
         try:
             return read(*read_arrays(file))
         except FileNotFoundError:
@@ -80,7 +86,7 @@ class FolderKeeper(Keeper):
 
     def due(self, *, now: bool = False) -> bool:
         """Every so many seconds, or now."""
-        return now or time.perf_counter() - self.last >= self.every
+        return now or time.perf_counter() - self.last >= self.every  # only the first process writes, whatever others say
 
     def write(self, step: int, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Write the state after a step, and remove all but the last few."""
@@ -102,6 +108,8 @@ class FolderKeeper(Keeper):
         return sorted(file for file in self.folder.iterdir() if NAME.fullmatch(file.name)) if self.folder.is_dir() else []
 
     def _write(self, file: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bool:
+        if self.together is not None and not self.together.first:
+            return False
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_arrays(file, arrays, facts)

@@ -134,13 +134,28 @@ def noise_size(guide: Guide, windows: Windows) -> int:
 
 
 def draw_elbo(
-    guide: Guide, series: Series, windows: Windows, count: int, *, shift: Int[Array, ""], key: PRNGKeyArray
+    guide: Guide,
+    series: Series,
+    windows: Windows,
+    count: int,
+    *,
+    shift: Int[Array, ""],
+    key: PRNGKeyArray,
+    part: tuple[Int[Array, ""], int] | None = None,
 ) -> Elbo:
-    """The mean of the estimates from `count` windows, each with its own draw; unbiased if `shift` is uniform."""
+    """The mean of the estimates from `count` windows, each with its own draw; unbiased if `shift` is uniform.
+
+    With `part`, a number and how many parts there are, only of that part of the windows: the mean of all parts is the same.
+    """
     noise = jr.normal(key, (count, noise_size(guide, windows)))  # all at once: random numbers take long to compile
+    chosen = windows.spread(shift, count)
+    if part is not None:
+        number, parts = part
+        own = count // parts
+        noise, chosen = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, number * own, own), (noise, Window(*chosen)))
 
     def one(series, window, noise):
         return mirrored_elbo(guide, series, windows, window, noise)
 
     each = jax.vmap(one, in_axes=(series.stacked, 0, 0))
-    return jax.tree.map(jnp.mean, each(series, windows.spread(shift, count), noise))
+    return jax.tree.map(jnp.mean, each(series, chosen, noise))

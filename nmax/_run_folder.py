@@ -14,6 +14,7 @@ from typing import Any
 from nmax._checkpoint import FolderKeeper
 from nmax._guide_file import guide_arrays, guide_recipe
 from nmax._identity import data_identity, differences, model_identity, versions
+from nmax._processes import processes
 from nmax._series_file import DATA, SERIES, keep_table
 from nmax._settings import FitSettings
 from nmax._stages import history_written, modes_written
@@ -43,9 +44,10 @@ def begin(
         "data": data_identity(series),
         "settings": settings.described(),
     }
+    together = processes()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / RUN).exists():
+        if not (folder / RUN).exists() and (together is None or together.first):
             keep_table(table, folder)
             facts = {"format": FORMAT, "status": RUNNING, "created": now(), "versions": versions(), **described}
             write_json(folder / RUN, facts)
@@ -54,6 +56,8 @@ def begin(
             f"`out` must be a folder that can be written to; {folder} cannot: {error.strerror or error}. Nothing was done; "
             "choose another one."
         ) from error
+    if together is not None:
+        together.agreed(True)  # the first one has written by now
     kept = read_run(folder)
     check_same(folder, kept, described)
     return FolderKeeper(folder / CHECKPOINTS, every), kept["status"] == FINISHED
@@ -72,7 +76,12 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def save(posterior: Any, folder: Path) -> None:
-    """Write an `nmax.Posterior`; `run.json` says that it is finished only when all else is there."""
+    """Write an `nmax.Posterior`; `run.json` says that it is finished only when all else is there.
+
+    Of several processes that have fitted together only the first one writes.
+    """
+    if (together := processes()) is not None and not together.first:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     described = {
         "model": model_identity(posterior.model, posterior.series),

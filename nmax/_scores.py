@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from nmax._objective import noise_size, stretch_ratio
+from nmax._processes import Processes, processes
 from nmax.data import Series, Windows, read_ahead
 from nmax.guides import LookaheadSampler, stretches
 from nmax.lookahead import Reference
@@ -63,11 +64,26 @@ class Scores:
         noise = np.arange(len(number)) if noise is None else noise
         values, gradients = [], []
         batches = [slice(start, start + LANES) for start in range(0, len(number), LANES)]
+        if (together := processes()) is not None and len(batches) > 1:
+            return self._parts_together(together, batches, theta, number, noise, key)
         for part, rows in zip(batches, read_ahead(lambda part: self._rows(number[part]), batches), strict=True):
             value, gradient, _ = self._call(theta[part], number[part], noise[part], key, rows)
             values.append(np.asarray(value, np.float64)[: len(number[part])])
             gradients.append(np.asarray(gradient, np.float64)[: len(number[part])])
         return np.concatenate(values), np.concatenate(gradients)
+
+    def _parts_together(self, together: Processes, batches, theta, number, noise, key) -> tuple[np.ndarray, np.ndarray]:
+        """The same, each process doing every n-th batch: the very numbers that one process would find."""
+        most = -(-len(batches) // together.count)
+        mine = [(batches[together.rank :: together.count] + batches)[k] for k in range(most)]  # all do as many
+        found = []
+        for part, rows in zip(mine, read_ahead(lambda part: self._rows(number[part]), mine), strict=True):
+            value, gradient, _ = self._call(theta[part], number[part], noise[part], key, rows)
+            found.append(np.concatenate([np.asarray(value), np.asarray(gradient)], axis=1).astype(np.float64))
+        each = together.gathered(np.stack(found))  # of each process, batch by batch
+        whole = np.concatenate([each[k % together.count][k // together.count] for k in range(len(batches))])[: len(number)]
+        split = whole.shape[1] - theta.shape[1]
+        return whole[:, :split], whole[:, split:]
 
     def _rows(self, number: np.ndarray) -> Series:
         """What at most `LANES` windows need of the series, read while the device works on the last ones."""

@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from nmax._objective import Elbo, draw_elbo
 from nmax._optimiser import Optimiser, OptimiserState
+from nmax._processes import AXIS, Processes, processes
 from nmax.data import LongSeries, Series, Windows
 from nmax.guides import Guide, stretches
 
@@ -60,13 +62,15 @@ class Training(eqx.Module):
         frozen: the guide without its trainable leaves.
         optimiser: the update rule.
         windows: the partition of the series.
-        draws: windows a step.
+        draws: windows a step, of all processes together.
+        together: the processes that divide the windows of a step, if there are several.
     """
 
     frozen: Guide
     optimiser: Optimiser = eqx.field(static=True)
     windows: Windows = eqx.field(static=True)
     draws: int = eqx.field(static=True)
+    together: Processes | None = eqx.field(static=True, default=None)
 
     def guide(self, params: Guide) -> Guide:
         """The guide with these trainable leaves."""
@@ -81,7 +85,13 @@ def init(guide: Guide, optimiser: Optimiser, windows: Windows, draws: int, *, ke
     shift_key, key = jr.split(key)
     shift = jr.randint(shift_key, (), 0, windows.length)
     state = State(params, params, optimiser.init(params), key, shift, zero, zero, zero, jnp.int32(NEVER), jnp.int32(1))
-    return state, Training(frozen, optimiser, windows, draws)
+    together = processes()
+    if together is not None and draws % together.count:
+        raise ValueError(
+            f"`draws`, the windows a step, must be a multiple of the {together.count} processes; got {draws}. Pass "
+            f"`draws={-(-draws // together.count) * together.count}`, say."
+        )
+    return state, Training(frozen, optimiser, windows, draws, together)
 
 
 def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]:
@@ -89,12 +99,17 @@ def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]
     key = jr.fold_in(state.key, state.count)
     shift = training.windows.shift(state.first_shift, state.count, training.draws)
 
+    together = training.together
+    part = None if together is None else (jax.lax.axis_index(AXIS), together.count)
+
     def loss(params):
         guide = training.guide(params)
-        elbo = draw_elbo(guide, series, training.windows, training.draws, shift=shift, key=key)
+        elbo = draw_elbo(guide, series, training.windows, training.draws, shift=shift, key=key, part=part)
         return -elbo.total, elbo
 
     (value, elbo), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
+    if together is not None:
+        value, elbo, gradient = jax.lax.pmean((value, elbo, gradient), AXIS)
     optimiser = training.optimiser
     change, opt_state = optimiser.update(
         gradient, state.opt_state, state.params, count=state.count, falling=state.count >= state.fall_start
@@ -130,8 +145,25 @@ def step(state: State, series: Series, training: Training) -> tuple[State, Elbo]
 def advance(state: State, series: Series, training: Training, steps: Int[Array, ""]) -> tuple[State, Elbo]:
     """At most `CHUNK` steps in one call, so that the cost of dispatch is spread; `steps` may vary without compiling anew.
 
-    The series is whole, or what `rows_of_steps` has read of it.
+    The series is whole, or what `rows_of_steps` has read of it. Several processes do it together.
     """
+    if training.together is None:
+        return _advance(state, series, training, steps)
+    arrays, rest = eqx.partition((state, series, training, steps), eqx.is_array)
+    spread = PartitionSpec(None, AXIS) if series.values.ndim == 4 else PartitionSpec()
+    specs = PartitionSpec(), spread, PartitionSpec(), PartitionSpec()
+    whole = PartitionSpec()
+    mapped = jax.shard_map(
+        lambda own: _advance(*eqx.combine(own, rest)),
+        mesh=training.together.mesh,
+        in_specs=(specs,),
+        out_specs=(whole, whole),
+        check_vma=False,
+    )
+    return mapped(arrays)
+
+
+def _advance(state: State, series: Series, training: Training, steps: Int[Array, ""]) -> tuple[State, Elbo]:
     blank = Elbo(*(jnp.full((CHUNK,), jnp.nan) for _ in History._fields))
     by_step = series.values.ndim == 4
 
@@ -151,9 +183,14 @@ def rows_of_steps(state: State, series: Series | LongSeries, training: Training,
     guide, windows, draws = training.guide(state.params), training.windows, training.draws
     count = jnp.arange(first, first + CHUNK, dtype=jnp.int32)
     shift = jax.vmap(lambda turn: windows.shift(state.first_shift, turn, draws))(count)
-    starts = np.asarray(jax.vmap(lambda s: windows.spread(s, draws).start)(shift)).reshape(-1)
-    rows = stretches(guide, series, starts - 1, windows.width + 1)
-    return jax.tree.map(lambda a: a.reshape(CHUNK, draws, *a.shape[1:]), rows)
+    starts = np.asarray(jax.vmap(lambda s: windows.spread(s, draws).start)(shift))
+    together = training.together
+    if together is not None:  # each process reads its own windows, and no others
+        own = draws // together.count
+        starts = starts[:, together.rank * own : (together.rank + 1) * own]
+    rows = stretches(guide, series, starts.reshape(-1) - 1, windows.width + 1)
+    rows = jax.tree.map(lambda a: a.reshape(*starts.shape, *a.shape[1:]), rows)
+    return rows if together is None else together.joined(rows, axis=1)
 
 
 class History(NamedTuple):

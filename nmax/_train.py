@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -45,6 +46,10 @@ class Outcome(NamedTuple):
         return self.convergence.converged
 
 
+class ProcessLostError(RuntimeError):
+    """One of several processes that were fitting together is gone."""
+
+
 class DivergedError(RuntimeError):
     """Training met nothing but non-finite gradients. `outcome` holds what there was before."""
 
@@ -68,6 +73,10 @@ def train(
     through. From a kept state it goes on as if nothing had been.
     """
     keeper = keeper or Keeper()
+    if training.together is not None:
+        together = training.together
+        state, training = together.replicated(state), together.replicated(training)
+        series = series if isinstance(series, LongSeries) else together.replicated(series)
     log = _Log(state, series, training, Converged() if isinstance(until, int) else until)
     end = until if isinstance(until, int) else until.most
     ending = f"did the {until} steps asked for" if isinstance(until, int) else None
@@ -76,6 +85,8 @@ def train(
         state = state.falling(level, until - level)
     if (kept := keeper.read()) is not None:
         state = log.restored(state, *kept)
+        if training.together is not None:
+            state, log.averages = training.together.replicated((state, log.averages))
         meter.update(int(state.count), _mean_of_finite(log.elbo[-CHUNK:]), "fit")
         if isinstance(until, Converged) and int(state.fall_start) != NEVER:
             end = int(state.fall_start) + int(state.fall_steps)
@@ -96,6 +107,15 @@ def train(
                     state = state.falling(done, end - done)
             if keeper.due(now=done >= end):
                 keeper.write(int(state.count), *log.kept(state))
+    except jax.errors.JaxRuntimeError as error:
+        if training.together is None:
+            raise
+        if log.complete(state):
+            keeper.write(int(state.count), *log.kept(state))
+        raise ProcessLostError(
+            f"Another process was lost after {int(state.count)} steps; what was done so far is kept, if `out` was given. "
+            f"Start all processes again, as many as you like, to go on. JAX says: {str(error).splitlines()[0]}"
+        ) from error
     except KeyboardInterrupt:
         if keeper.keeps:
             if log.complete(state):

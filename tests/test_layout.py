@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "nmax"
 LAYERS = [
-    {"_types", "_check", "_noise", "_small", "_iterates", "_store", "_trees"},
+    {"_types", "_check", "_noise", "_small", "_iterates", "_store", "_trees", "_processes"},
     {"data", "flows", "_checkpoint"},
     {"models", "features"},
     {"_first_guess", "reference"},
@@ -37,7 +37,7 @@ LAYERS = [
     {"_train", "_start", "_chains", "_draw"},
     {"_natural", "_find", "_chain_file", "_particles", "_forecast"},
     {"_locate", "_evidence", "_strip", "_predictive", "_score_table"},
-    {"_stages", "_series_file", "checks", "_predictive_check", "export"},
+    {"_stages", "_series_file", "checks", "_predictive_check", "export", "_reweigh"},
     {"_run_folder", "_joint"},
     {"_posterior", "_draws", "_calibration"},
     {"_load", "_compare"},

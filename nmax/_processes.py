@@ -1,0 +1,76 @@
+"""Several processes that fit together: who reads what, and how what they found is put together.
+
+JAX's own runtime connects them (`jax.distributed.initialize`). Every process runs the same program; training divides the
+windows of a step between the processes and takes the mean of their gradients, one all-reduce a step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+AXIS = "windows"
+
+
+@dataclasses.dataclass(frozen=True)
+class Processes:
+    """Who takes part.
+
+    Attributes:
+        rank: number of this process.
+        count: of all processes.
+        mesh: one device of each.
+    """
+
+    rank: int
+    count: int
+    mesh: Mesh
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.rank == 0
+
+    def replicated(self, tree: Any) -> Any:
+        """Arrays that are the same in all processes, as arrays of all of them."""
+        everywhere = NamedSharding(self.mesh, PartitionSpec())
+
+        def one(leaf):
+            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                return jr.wrap_key_data(one(jr.key_data(leaf)), impl=jr.key_impl(leaf))
+            local = np.asarray(leaf)
+            return jax.make_array_from_callback(local.shape, everywhere, lambda index: local[index])
+
+        return jax.tree.map(lambda leaf: one(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf, tree)
+
+    def joined(self, tree: Any, axis: int) -> Any:
+        """Arrays of which each process has its own part along an axis."""
+        spread = NamedSharding(self.mesh, PartitionSpec(*(None,) * axis, AXIS))
+        return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(spread, np.asarray(leaf)), tree)
+
+    def gathered(self, array: np.ndarray) -> list[np.ndarray]:
+        """The arrays of all processes, in the order of their ranks; they must have the same shape."""
+        from jax.experimental.multihost_utils import process_allgather
+
+        as_bytes = np.ascontiguousarray(array).view(np.uint8)  # JAX would cut double precision down to single
+        return [np.asarray(part).view(array.dtype) for part in process_allgather(as_bytes)]
+
+    def agreed(self, value: bool) -> bool:
+        """What the first process says, in all of them."""
+        from jax.experimental.multihost_utils import broadcast_one_to_all
+
+        return bool(broadcast_one_to_all(np.int32(value)))
+
+
+def processes() -> Processes | None:
+    """The processes that JAX has connected, or None where this one is alone."""
+    if jax.distributed.is_initialized() and jax.process_count() > 1:
+        devices = {device.process_index: device for device in reversed(jax.devices())}
+        mesh = Mesh(np.array([devices[k] for k in range(jax.process_count())]), (AXIS,))
+        return Processes(jax.process_index(), jax.process_count(), mesh)
+    return None
