@@ -65,7 +65,7 @@ def percent(share: float, decimals: int = 0) -> str:
 def small_percent(share: float) -> str:
     """A share of one which may be small: 0.04 %, 1.2 %, 35 %, but 0 % only where it is nothing at all."""
     if 0 < share < 0.1:
-        return f"{number(100 * share, 2)}\N{NARROW NO-BREAK SPACE}%"
+        return f"{short(100 * share, 2)}\N{NARROW NO-BREAK SPACE}%"
     if 0.9995 < share < 1:
         return f"{fixed(100 * share, 3)}\N{NARROW NO-BREAK SPACE}%"
     return percent(share, 0 if share in (0.0, 1.0) else 1)
