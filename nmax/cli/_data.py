@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from nmax.cli._output import InputError
 from nmax.data import Table
 
 
@@ -15,13 +16,21 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", type=_names, metavar="A,B", help="columns that were observed; by default all others")
     parser.add_argument("--inputs", type=_names, metavar="U,V", help="columns of exogenous inputs, known at every row")
     parser.add_argument("--time", metavar="NAME", help="the time column; by default one called time or date, say")
+    parser.add_argument("--on-disk", action="store_true", help="leave a long .npy, .parquet or .zarr series on the disk")
     parser.add_argument("--step", metavar="STEP", help="the grid's step: a number, or 1D, 15min, 1W, 1M for dates")
 
 
 def table_from(options: argparse.Namespace, step: float | None = None) -> Table:
     """Read what the arguments name; `step` is the model's own, for numeric times."""
-    from nmax.data import read_for
+    from nmax.data import as_table, read_for, source
 
+    if options.on_disk:
+        if options.time or options.step:
+            raise InputError(
+                "Rows of a series on the disk must be the steps of the model: --time and --step cannot be used."
+            )
+        parts = {"columns": options.columns, "inputs": options.inputs} if options.data.suffix == ".parquet" else {}
+        return as_table(source(options.data, **parts))
     how = {name: getattr(options, name) for name in ("columns", "inputs", "time")}
     return read_for(step, options.data, **how, step=None if options.step is None else _step(options.step))
 

@@ -46,6 +46,13 @@ def add(commands) -> None:
 
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
+    together = parser.add_argument_group(
+        "several processes", "which fit together; see docs/long.md. RUN must be seen by all"
+    )
+    together.add_argument("--distributed", action="store_true", help="one of several; under Slurm or MPI that is all to say")
+    together.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, where nothing starts them together")
+    together.add_argument("--processes", type=int, metavar="N", help="how many there are")
+    together.add_argument("--process", type=int, metavar="K", help="the number of this one, from 0")
     parser.add_argument("--no-check", action="store_true", help="leave out the check whether to trust the result")
     parser.add_argument(
         "--checkpoint-every", type=float, default=30.0, metavar="SECONDS", help="at the least (default: %(default)s)"
@@ -60,11 +67,13 @@ def run(options: argparse.Namespace) -> int:
 
     import nmax
 
+    first = _together(options)
     model = model_from(options.model)
     table = table_from(options, step=getattr(model, "dt", None))
     guide: Any = nmax.LookaheadGuide() if options.guide == "lookahead" else nmax.MovingAverageGuide()
-    _refuse_other_run(options.out)
-    keep_source(options.out, options.model, {"data": str(options.data.resolve()), "read_with": _read_with(options)})
+    if first:
+        _refuse_other_run(options.out)
+        keep_source(options.out, options.model, {"data": str(options.data.resolve()), "read_with": _read_with(options)})
     options.resumable = f"nmax resume {shlex.quote(str(options.out))}"
     posterior = nmax.fit(
         model,
@@ -76,20 +85,39 @@ def run(options: argparse.Namespace) -> int:
         draws=options.draws,
         out=options.out,
         checkpoint_every=options.checkpoint_every,
-        progress=not (options.quiet or options.json),
+        progress=first and not (options.quiet or options.json),
     )
-    return _told(options, options.out, posterior)
+    return _told(options, options.out, posterior) if first else 0
 
 
 def resume(options: argparse.Namespace) -> int:
     """Go on, save, check."""
     import nmax
 
+    first = _together(options)
     model = model_of_run(options.folder, options.model)
     options.resumable = f"nmax resume {shlex.quote(str(options.folder))}"
-    quiet = options.quiet or options.json
+    quiet = options.quiet or options.json or not first
     posterior = nmax.resume(options.folder, model, progress=not quiet, checkpoint_every=options.checkpoint_every)
-    return _told(options, options.folder, posterior)
+    return _told(options, options.folder, posterior) if first else 0
+
+
+def _together(options: argparse.Namespace) -> bool:
+    """Meet the other processes, if there are some; whether this is the one that speaks and writes."""
+    if not options.distributed:
+        return True
+    import jax
+
+    given = (options.coordinator, options.processes, options.process)
+    if any(part is not None for part in given) and not all(part is not None for part in given):
+        raise InputError("--coordinator, --processes and --process belong together; pass all of them, or none under Slurm.")
+    try:
+        jax.distributed.initialize(*given)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(
+            f"The processes did not meet: {error}. Is the coordinator's port open, are all of them started?"
+        ) from error
+    return jax.process_index() == 0
 
 
 def _told(options: argparse.Namespace, folder: Path, posterior: Any) -> int:
