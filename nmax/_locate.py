@@ -30,7 +30,7 @@ SHORTFALL_WINDOWS, SHORTFALL_DRAWS = 12, 8
 SHORTFALL = 5.0  # nats below which the Gaussian look-ahead is good enough
 LAYERS = 2
 CLEARLY = 2.0  # nats of ELBO by which a rival must lead to be taken instead of the mode with most mass by Laplace
-RIVAL, MOST_RIVALS = 40.0, 3  # nats of mass below which a rival mode gets no ELBO of its own, and how many get one
+MOST_RIVALS = 3  # modes that get an ELBO of their own beside the best
 WEIGHTED, WEIGHTED_SHORT = 8, 6  # draws a window on series of many windows, and of few
 NOTICEABLE = 0.2  # nats above which the latter are weighted
 
@@ -85,7 +85,7 @@ def locate(
     if weighted > 1 and many:
         modes[0] = sharpened(scores, PriorDensity(model.parameters), modes[0], weighted, key=mode_key)
     calls = SETTLE if many or weighted == 1 else _calls(guide.theta_flow.size, scores.windows)
-    best, settled = settled_modes(scores, modes, calls, weighted, key=settle_key)
+    best, settled = settled_modes(scores, modes, calls, weighted, within=settings.rivals, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
     guide = settings.with_layers(best.scores.guide, layers, series, key=build_key)
     own, (flow, history, refused, *_) = guide.block > series.length or scores.windows.count == 1, best.settlement
@@ -103,13 +103,13 @@ class Settled(NamedTuple):
 
 
 def settled_modes(
-    scores: Scores, found: list[Mode], calls: int, weighted: int, *, key: PRNGKeyArray
+    scores: Scores, found: list[Mode], calls: int, weighted: int, *, within: float, key: PRNGKeyArray
 ) -> tuple[Settled, tuple[Mode, ...]]:
     """q(θ) at the best mode, and all modes with that one first: by the ELBO, where there are rivals.
 
-    Rivals far below the first by Laplace's approximation are left without an ELBO.
+    Rivals further than `within` below the first by Laplace's approximation are left without an ELBO.
     """
-    near = found[:1] + [m for m in found[1:] if m.log_evidence > found[0].log_evidence - RIVAL][:MOST_RIVALS]
+    near = found[:1] + [m for m in found[1:] if m.log_evidence > found[0].log_evidence - within][:MOST_RIVALS]
     settled = []
     for mode in near:
         own = scores.around(mode.theta, key=key)

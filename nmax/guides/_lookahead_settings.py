@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from nmax._check import check_count, with_named_options
+from nmax._check import check_count, check_positive, with_named_options
 from nmax._first_guess import centre_and_spread
 from nmax.data import Series
 from nmax.features import AbstractFeature, default_features
@@ -47,6 +47,7 @@ class LookaheadGuide:
         theta_width: units of their networks.
         theta_depth: hidden layers of their networks.
         starts: rival starts of θ that are climbed from; 1 takes the best of the prior's draws alone.
+        rivals: nats of posterior mass, by Laplace's approximation, within which a rival mode is compared by the ELBO.
     """
 
     layers: int | None = None
@@ -62,10 +63,12 @@ class LookaheadGuide:
     theta_width: int = 16
     theta_depth: int = 1
     starts: int = 8
+    rivals: float = 40.0
 
     def __post_init__(self):
         for name in ("length", "width", "iterations", "theta_width", "theta_depth", "starts"):
             check_count(name, getattr(self, name))
+        check_positive("rivals", self.rivals)
         for name in ("block", "weighted"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
