@@ -25,6 +25,7 @@ from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
 from nmax._progress import Meter, make_meter
+from nmax._reweigh import corrected
 from nmax._run_folder import EVERY, begin
 from nmax._series_file import looked_at, series_of
 from nmax._settings import FitSettings
@@ -206,7 +207,8 @@ def _fit_lookahead(
         meter.close()
         count = len(located.history.total)
         reason = f"q(θ) settled from {count} batches of gradients{_doubt(located)}"
-        return located.windows, Outcome(guide, located.history, reason, located.convergence, count, 0), notes, located.modes
+        outcome = Outcome(guide, located.history, reason, located.convergence, count, 0)
+        return located.windows, *corrected(outcome, notes, located, settings, series, key=locate_key), located.modes
     windows, rule = training_windows(guide, series, located.windows), asked.optimiser
     held = LOOKAHEAD_RULE if rule is None else dataclasses.replace(rule, theta=False)
     state, training = init(guide, held, windows, asked.draws or LOOKAHEAD_DRAWS, key=train_key)
@@ -219,7 +221,7 @@ def _fit_lookahead(
         plain = settings.with_layers(guide, 0, series, key=train_key)
         reason = "the neural layers diverged, and were left out"
         outcome = error.outcome._replace(guide=plain, reason=reason, convergence=located.convergence)
-    return located.windows, outcome, notes, located.modes
+    return located.windows, *corrected(outcome, notes, located, settings, series, key=locate_key), located.modes
 
 
 def _saved(posterior: Posterior, folder: Path) -> None:
