@@ -16,6 +16,7 @@ import jax.random as jr
 
 import nmax
 
+GAP = 40  # rows without an observation
 MODELS = {
     "ar1": (nmax.models.ar1, {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}),
     "fhn": (
@@ -49,7 +50,7 @@ def main() -> None:
     make, truth = MODELS[options.model]
     model = make()
     _, y = nmax.simulate(model, truth, options.length, key=jr.key(1))
-    y[options.length // 3 : options.length // 3 + 500] = float("nan")
+    y[options.length // 3 : options.length // 3 + GAP] = float("nan")
     fit = nmax.fit(model, y, key=jr.key(0), progress=False)
     print(f"{options.model}, T = {options.length:,}: fitted in {fit.seconds:.1f} s", flush=True)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from nmax.data import _source_rows
 from nmax.report import _bands, _stretches, _subject, _write
 from nmax.report._bands import Painter, points
 from nmax.report._density import marginals, smooth
-from nmax.report._parameters_section import prior_name
+from nmax.report._parameters_section import parameters_section, prior_name
 from nmax.report._path_section import path_section
 from nmax.report._prediction_section import autocorrelation, prediction_section
 from nmax.report._seen import Gap, seen
@@ -272,10 +272,20 @@ def test_a_density_on_the_log_scale_is_that_of_the_draws():
         (dist.LogNormal(-1.5, 0.7), "LogNormal(−1.5, 0.7)"),
         (dist.Normal(0.0, 1.0).expand([3]).to_event(1), "Normal(0, 1), shape 3"),
         (dist.Normal(np.arange(2.0), 1.0), "Normal(…, 1), shape 2"),
+        (dist.MultivariateNormal(np.zeros(2), np.eye(2)), "MultivariateNormal(0, …), shape 2"),
+        (dist.TruncatedNormal(0.0, 1.0, low=0.5), "Normal(0, 1), truncated"),
     ],
 )
 def test_priors_are_named_as_they_are_written(distribution, said):
     assert prior_name(distribution) == said
+
+
+def test_draws_that_are_not_finite_are_said_to_be_useless(fit, monkeypatch):
+    bad = {"intercept": np.full(100, np.nan), "coefficient": np.linspace(0.0, 1.0, 100), "noise": np.full(100, np.inf)}
+    monkeypatch.setattr(Subject, "theta", lambda self: bad)
+    words = Reader(str(parameters_section(Subject(fit, jr.key(0))).body)).text
+    assert "Draws of intercept and noise are not finite: this posterior must not be used." in words
+    assert words.count("narrower") >= 1
 
 
 def test_correlations_stay_within_stretches():

@@ -29,6 +29,7 @@ GRID = 160
 NEIGHBOURHOOD = 0.35  # of the posterior's width, shown beyond its draws on either side
 TAIL = 0.002  # share of the draws beyond either end of what is shown
 PRIOR_DRAWS = 4_000
+FEWEST = 10  # finite draws below which there is no density
 INNER = (0.05, 0.95)
 
 
@@ -43,7 +44,7 @@ class Marginal:
         grid: where the densities are evaluated.
         density: of the posterior.
         prior: density of the prior there; None where it cannot be evaluated.
-        narrower: how many times the middle 90 % of the prior are as wide as those of the posterior.
+        narrower: how many times the middle 90 % of the prior are as wide as those of the posterior; NaN without draws.
         scale: on which scale that was measured, if not on the parameter's own: "log", "logit" or "unconstrained".
     """
 
@@ -84,6 +85,10 @@ def elementwise(distribution: dist.Distribution) -> Any | None:
 def _marginal(
     label: str, draws: np.ndarray, before: np.ndarray, distribution: dist.Distribution, transform: Any, number: int
 ) -> Marginal:
+    fine = np.isfinite(draws)
+    if fine.sum() < FEWEST:
+        nothing = np.zeros(0)
+        return Marginal(label, label, draws, nothing, nothing, None, math.nan, "")
     if transform is None:
         grid, density = smooth(draws)
         return Marginal(label, label, draws, grid, density, None, _ratio(before, draws), "")
@@ -160,7 +165,8 @@ def _prior_density(distribution: dist.Distribution, grid: np.ndarray, number: in
 
 
 def _ratio(before: np.ndarray, after: np.ndarray) -> float:
-    wide, narrow = (float(np.subtract(*np.quantile(part, INNER[::-1]))) for part in (before, after))
+    parts = (part[np.isfinite(part)] for part in (before, after))
+    wide, narrow = (float(np.subtract(*np.quantile(part, INNER[::-1]))) for part in parts)
     return wide / narrow if narrow > 0 else math.inf
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpyro.distributions as dist
@@ -40,7 +41,8 @@ def parameters_section(subject: Subject) -> Section:
 
 
 def _row(one: Marginal, priors: dict[str, str]) -> list[str | Markup]:
-    values = figures(one.draws)
+    draws = one.draws[np.isfinite(one.draws)]
+    values = figures(draws) if len(draws) > 1 else dict.fromkeys(("mean", "sd", "5%", "50%", "95%"), math.nan)
     decimals = decimals_of(values["sd"])
     said = [number(v, 4) if decimals is None else fixed(v, decimals) for v in values.values()]
     return [one.label, *said, tag("span", priors[one.name], class_="prior-name")]
@@ -52,16 +54,20 @@ def _priors(subject: Subject) -> dict[str, str]:
 
 def prior_name(distribution: dist.Distribution) -> str:
     """A prior as a user would write it: Normal(0, 10)."""
-    base, shape = distribution, tuple(distribution.batch_shape) + tuple(distribution.event_shape)
+    base: Any = distribution
+    shape = tuple(distribution.batch_shape) + tuple(distribution.event_shape)
     while isinstance(base, (dist.Independent, dist.ExpandedDistribution)):
         base = base.base_dist
-    values = []
+    if type(base).__name__.endswith("TruncatedDistribution"):
+        return f"{prior_name(base.base_dist)}, truncated"
+    values: list[str] = []
     for name in getattr(type(base), "arg_constraints", {}):
         value = np.asarray(getattr(base, name, np.nan), np.float64) if _is_number(getattr(base, name, None)) else None
         if value is None:
             continue
         same = value.size > 0 and bool(np.all(value == value.flat[0]))
         values.append(f"{float(value.flat[0]):.4g}".replace("-", "−") if same else "…")
+    values = [value for k, value in enumerate(values) if value != "…" or "…" not in values[:k]]
     size = f", shape {'×'.join(map(str, shape))}" if shape else ""
     return f"{type(base).__name__}({', '.join(values)}){size}"
 
@@ -74,6 +80,9 @@ def _is_number(value: object) -> bool:
 
 
 def _lead(found: list[Marginal]) -> str:
+    lost = [one.label for one in found if not np.isfinite(one.draws).all()]
+    if lost:
+        return f"Draws of {listed(lost)} are not finite: this posterior must not be used."
     ratios = np.array([one.narrower for one in found])
     weak = [one.label for one in found if one.narrower < HARDLY]
     if weak:
@@ -102,8 +111,8 @@ def _correlation(found: list[Marginal]) -> str | None:
 
 
 def _densities(found: list[Marginal]) -> Markup:
-    panels = [_density(one) for one in found[:MOST_PANELS]]
-    without = [one.label for one in found[:MOST_PANELS] if one.prior is None]
+    panels = [_density(one) for one in found[:MOST_PANELS] if len(one.grid)]
+    without = [one.label for one in found[:MOST_PANELS] if one.prior is None and len(one.grid)]
     caption = (
         "Marginal densities: the posterior in blue, its middle 90 % darker, the mean as a line; the prior as a dashed line, "
         "cut off where the posterior ends. The figure beside each name says how many times as wide the middle 90 % of the "
@@ -118,20 +127,21 @@ def _densities(found: list[Marginal]) -> Markup:
         caption += f" The prior of {listed(without)} is not drawn: its entries depend on each other."
     if len(found) > MOST_PANELS:
         caption += f" The first {MOST_PANELS} of {count(len(found))} parameters."
-    return figure("figure-densities", caption, multiples(*panels))
+    return figure("figure-densities", caption, multiples(*panels)) if panels else Markup("")
 
 
 def _density(one: Marginal) -> Markup:
     top = float(np.nanmax(one.density)) if len(one.density) else 1.0
     across = limits(one.grid, margin=0.0)
     frame = Frame(across, Scale(0.0, 1.12 * top))
-    low, high = np.quantile(one.draws, [0.05, 0.95])
+    draws = one.draws[np.isfinite(one.draws)]
+    low, high = np.quantile(draws, [0.05, 0.95])
     inner = (one.grid >= low) & (one.grid <= high)
     zero = np.zeros(len(one.grid))
     shapes = [area(frame, one.grid, zero, one.density, "density")]
     shapes.append(area(frame, one.grid[inner], zero[inner], one.density[inner], "density inner"))
     shapes.append(line(frame, one.grid, one.density, "outline"))
-    shapes.append(upright(frame, [float(np.mean(one.draws))], "mean"))
+    shapes.append(upright(frame, [float(draws.mean())], "mean"))
     notes = []
     if one.prior is not None:
         cut = np.where(one.prior <= 1.12 * top, one.prior, np.nan)
@@ -139,7 +149,7 @@ def _density(one: Marginal) -> Markup:
         end = len(cut) - 1
         if math.isfinite(cut[end]):
             notes.append(Note(one.grid[end], float(cut[end]), "prior", "over end prior-note", "left"))
-    said = number(float(np.mean(one.draws)), 4)
+    said = number(float(draws.mean()), 4)
     return panel(
         frame,
         shapes,
