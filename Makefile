@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: env demo test quick lint docs tutorials lock benchmark clean
+.PHONY: env demo test test-all quick lint docs tutorials lock benchmark clean
 
 env: .venv/ready
 
@@ -22,10 +22,13 @@ lint: env
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 test: lint
+	$(BIN)/python -m pytest -n 2 -m "not extra"
+
+test-all: lint
 	$(BIN)/python -m pytest -n 2
 
 quick: lint
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not extra"
 
 docs: env
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet --jobs auto docs docs/_build/html

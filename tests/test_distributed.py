@@ -48,7 +48,7 @@ def alone(folder):
     return result
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.extra)])
 def test_processes_together_go_where_one_goes(folder, alone, count):
     codes, said, results = run(folder, count, "train")
     assert codes == [0] * count, said
@@ -58,6 +58,7 @@ def test_processes_together_go_where_one_goes(folder, alone, count):
         np.testing.assert_allclose(result["loc"], alone["loc"], rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.extra
 def test_each_process_reads_its_own_windows(folder, alone):
     codes, said, results = run(folder, 2, "disk-train")
     assert codes == [0, 0], said
@@ -67,6 +68,7 @@ def test_each_process_reads_its_own_windows(folder, alone):
     assert max(result["read"] for result in results) < 0.75 * one["read"]
 
 
+@pytest.mark.extra
 def test_the_look_ahead_finds_the_same_with_two(folder):
     results = []
     for count in (1, 2):
@@ -77,6 +79,7 @@ def test_the_look_ahead_finds_the_same_with_two(folder):
         np.testing.assert_allclose(result["loc"], results[0]["loc"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.extra
 def test_a_process_that_dies_ends_the_run_and_another_number_goes_on(folder, alone):
     codes, said, _ = run(folder, 2, "out-die")
     assert codes[1] == 9
