@@ -413,7 +413,7 @@
       const c = drawn.curves[k], range = (low, high) => (low === high ? number(low, 4) : `${number(low, 4)} to ${number(high, 4)}`);
       const said = [];
       if (c.middleLow[best] === c.middleLow[best]) {
-        said.push(range(c.middleLow[best], c.middleHigh[best]));
+        said.push(`median ${range(c.middleLow[best], c.middleHigh[best])}`);
         if (c.low[best] !== c.high[best]) said.push(`90 % ${number(c.low[best], 4)} to ${number(c.high[best], 4)}`);
       }
       if (!panel.exact && c.seenLow[best] === c.seenLow[best]) said.push(`observed ${range(c.seenLow[best], c.seenHigh[best])}`);
