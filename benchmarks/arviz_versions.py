@@ -91,6 +91,7 @@ def write(folder: Path) -> None:
     import numpyro.distributions as dist
 
     import nmax
+    from nmax.data import Table
 
     model = nmax.StateSpaceModel(
         prior={
@@ -110,7 +111,7 @@ def write(folder: Path) -> None:
     _, y = nmax.simulate(model, truth, 200, inputs=inputs, key=jr.key(1))
     y[50:60] = np.nan
     days = np.datetime64("2024-01-01", "D") + np.arange(201)
-    table = nmax.data.Table(y, inputs, ("flow",), ("rain", "heat"), days, "day")
+    table = Table(y, inputs, ("flow",), ("rain", "heat"), days, "day")
     fit = nmax.fit(model, table, key=jr.key(0), progress=False)
     chains = nmax.sample(model, table, fit=fit, key=jr.key(2), draws=250, warmup=50, chains=4, progress=False)
     for name, posterior in (("fit", fit), ("chains", chains)):

@@ -6,11 +6,13 @@ import dataclasses
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.stats import t
 
 from nmax._forecast import Forecast
 from nmax._forecast_table import spread_rows, written
 
 SHOWN = 6  # steps ahead that are printed
+SURE = 0.95  # confidence at which the model is said to be better or worse, by Student's t over the origins
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -94,9 +96,12 @@ class Score:
         scored = np.isfinite(mine) & np.isfinite(theirs)
         if not scored.any():
             return f"nothing to compare with the {rival}"
-        skill, wins = self.skill(rival)[column], int(np.sum(mine[scored] < theirs[scored]))
-        word = "better" if skill > 0 else "no better"
-        return f"{word} than the {rival}: skill {skill:+.2f}, ahead at {wins} of {scored.sum()} origins"
+        gain, skill, count = theirs[scored] - mine[scored], self.skill(rival)[column], int(scored.sum())
+        error = float(np.std(gain, ddof=1)) / np.sqrt(count) if count > 1 else np.inf
+        sure = abs(gain.mean()) > t.ppf(0.5 + 0.5 * SURE, max(count - 1, 1)) * error
+        word = ("better than" if gain.mean() > 0 else "worse than") if sure else "cannot be told apart from"
+        size = f"{skill:+.2f} ± {error / theirs[scored].mean():.2f}" if count > 1 else f"{skill:+.2f}"
+        return f"{word} the {rival}: skill {size}, ahead at {np.sum(gain > 0)} of {count} origins"
 
 
 def _mean(array: np.ndarray, axis: int | tuple[int, ...] | None) -> np.ndarray:

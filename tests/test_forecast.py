@@ -19,7 +19,7 @@ from nmax.data import as_table, make_series
 from nmax.reference import LinearGaussian, kalman_filter
 
 TRUTH = {"level": 2.0, "noise": 1.0}
-DRAWS = 400  # always as many from the fit, so that its path compiles once
+DRAWS = 300  # always as many from the fit, so that its path compiles once
 
 
 class Known(JointDraws):

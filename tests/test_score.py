@@ -5,7 +5,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import random_walk
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm, ttest_1samp
 
 import nmax
 from nmax._crps import crps
@@ -109,7 +109,11 @@ def test_scores_are_those_of_the_forecasts_and_cover_as_they_should(series, scor
     text = str(scored)
     assert "3 origins, 90 to 150; 10 steps ahead, 200 draws" in text
     assert "of 29 observations" in text
-    assert "than the last value: skill" in text
+    gain = np.nanmean(scored.naive["past values"], axis=1) - np.nanmean(scored.crps, axis=1)
+    told = [line for line in text.splitlines() if "past values: skill" in line]
+    error = gain.std(ddof=1) / np.sqrt(3) / np.nanmean(scored.naive["past values"], axis=1).mean()
+    assert f" ± {error:.2f}, ahead at {np.sum(gain > 0)} of 3 origins" in told[0]
+    assert told[0].startswith("cannot be told apart") == (abs(ttest_1samp(gain[:, 0], 0.0).pvalue) > 0.05)
     with pytest.raises(ValueError, match="`against` must be one of last value, past values"):
         scored.skill("climate")
 
