@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +44,7 @@ def simulate(name: str, rows: int, file: Path) -> None:
     """In pieces, so that memory does not grow."""
     if file.exists():
         return
-    model = model_of(name)
+    model: Any = model_of(name)
     theta = {k: jnp.float32(v) for k, v in truth(name).items()}
     out = np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=(rows, 1))
     state = jnp.asarray(model.initial(theta), jnp.float32)
@@ -117,9 +118,8 @@ def main() -> None:
         )
         print(found[-1]["reason"], flush=True)
         for (label, row), true in zip(found[-1]["parameters"].items(), truth(options.name).values(), strict=True):
-            print(
-                f"    {label}: {row['mean']:.6g} ± {row['sd']:.2g}, truth {true:.6g}, off by {(row['mean'] - true) / row['sd']:.1f} sd"
-            )
+            off = (row["mean"] - true) / row["sd"]
+            print(f"    {label}: {row['mean']:.6g} ± {row['sd']:.2g}, truth {true:.6g}, off by {off:.1f} sd", flush=True)
     short, long = found
     print(f"memory {long['peak_mb'] - short['peak_mb']:+.0f} MB, time of a step × {long['step_ms'] / short['step_ms']:.2f}")
     return None

@@ -17,6 +17,7 @@ from nmax._convergence import Converged as Converged
 from nmax._convergence import Convergence as Convergence
 from nmax._draws import Draws as Draws
 from nmax._evidence import Evidence as Evidence
+from nmax._finite import NoPosteriorError as NoPosteriorError
 from nmax._fit import fit as fit
 from nmax._forecast import Forecast as Forecast
 from nmax._load import load as load

@@ -18,6 +18,7 @@ from nmax._check import check_count, check_key, check_positive, names_its_option
 from nmax._checkpoint import Keeper
 from nmax._convergence import Converged, with_theta_settled
 from nmax._find import Found
+from nmax._finite import NOT_FOUND, NoPosteriorError, check_finite
 from nmax._guide_file import guide_arrays, guide_from, guide_recipe
 from nmax._load import load
 from nmax._locate import Located, described, locate, relocate, training_windows
@@ -128,7 +129,7 @@ def _fitted(
 ) -> Posterior:
     """Check what was asked for, then find the posterior; in a run folder, if there is one."""
     begun = time.perf_counter()
-    series = series_of(table, out, progress)
+    series: Any = series_of(table, out, progress)
     few, head = looked_at(series, table)
     check_model(model, few)
     _check_start(asked.pretrain_at, model, asked.guide)
@@ -141,9 +142,14 @@ def _fitted(
     warn(before(model, head, few), stacklevel=4)
     meter = make_meter(progress, asked.goal if isinstance(asked.goal, int) else None)
     method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average
-    windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)
+    found: Any
+    try:
+        windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)
+    except np.linalg.LinAlgError as error:
+        raise NoPosteriorError(f"{NOT_FOUND} (linear algebra: {error})") from error
     posterior = Posterior(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
     posterior.notes = (*table.notes, *posterior.notes)
+    check_finite(posterior)
     if out is not None:
         _saved(posterior, out)
     return posterior

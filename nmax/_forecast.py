@@ -189,7 +189,7 @@ def continued(
             held = alive & finite & in_support(model, x)
             x = jnp.where(held, x, jnp.nan)
             y = observe(model, x, theta, row, jr.fold_in(observation_key, index), columns)
-            return x, (x, jnp.where(held, y, jnp.nan), alive & finite & ~held)
+            return x, (x, jnp.where(held & jnp.isfinite(y), y, jnp.nan), alive & finite & ~held)
 
         _, rows = jax.lax.scan(move, x, (first + jnp.arange(len(inputs)), inputs))
         return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from nmax._guide_file import guide_from
 from nmax._identity import data_identity, model_identity
@@ -33,7 +34,7 @@ def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior:
     if run["status"] != FINISHED:
         raise ValueError(f"{folder} must hold a finished run; it is {run['status']}. Go on with `nmax.resume` first.")
     settings, table = settings_from(run["settings"]), read_table(folder)
-    series = series_of(table, folder, progress=False)
+    series: Any = series_of(table, folder, progress=False)
     check_same(folder, run, {"model": model_identity(model, series), "data": data_identity(series)})
     arrays, facts = read_arrays(folder / FITTED)
     own = {name: array for name, array in arrays.items() if name.startswith("guide")}

@@ -57,6 +57,8 @@ class PredictiveCheck:
             rows[label] = {"observed": observed, **spread, "p": self.p[label]}
         stated = f"p at most {self.level:.2g}; with a right model {self.rate:.1%} of such tables have any"
         said = f"not replicated by the model: {', '.join(self.extreme)}" if self.extreme else "no figure is extreme"
+        if not np.isfinite(list(self.p.values())).any():
+            said = "nothing can be said: too few series stay finite and in the support to compare with"
         return "\n".join([*table(rows, "figure"), "", f"{said} ({stated})", *self.notes])
 
     __repr__ = __str__

@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -41,7 +42,7 @@ class Processes:
         everywhere = NamedSharding(self.mesh, PartitionSpec())
 
         def one(leaf):
-            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
                 return jr.wrap_key_data(one(jr.key_data(leaf)), impl=jr.key_impl(leaf))
             local = np.asarray(leaf)
             return jax.make_array_from_callback(local.shape, everywhere, lambda index: local[index])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from nmax._convergence import Converged
 from nmax._fit import fit
@@ -27,7 +28,7 @@ def resume(
     """
     folder = Path(folder)
     asked = settings_from(read_run(folder)["settings"])
-    goal = {"until": asked.goal} if isinstance(asked.goal, Converged) else {"steps": asked.goal}
+    goal: dict[str, Any] = {"until": asked.goal} if isinstance(asked.goal, Converged) else {"steps": asked.goal}
     return fit(
         model,
         read_table(folder),

@@ -102,6 +102,8 @@ def save(posterior: Any, folder: Path) -> None:
         **{name: getattr(posterior, name) for name in ("reason", "steps", "skipped", "seconds", "notes")},
     }
     write_arrays(folder / FITTED, arrays, facts)
+    if posterior.checked is not None:
+        save_check(posterior.checked, folder)
     write_bytes(folder / HISTORY, _history(posterior.history).encode())
     summary = posterior.summary()
     write_json(folder / SUMMARY, dataclasses.asdict(summary) | {"converged": posterior.converged})

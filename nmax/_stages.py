@@ -46,9 +46,9 @@ def history_read(arrays: Mapping[str, np.ndarray]) -> History:
 def convergence_read(facts: Mapping[str, Any]) -> Convergence:
     """A `Convergence` from its fields, null being NaN."""
     numbers = ("rhat", "mean", "width", "elbo", "elbo_standard_error")
-    return Convergence(
-        **{name: float("nan") if name in numbers and value is None else value for name, value in facts.items()}
-    )
+    known: dict[str, Any] = dict(facts)
+    known |= {name: float("nan") for name in numbers if facts[name] is None}
+    return Convergence(**known)
 
 
 class Stages:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -29,7 +30,7 @@ def run(folder, count, what, timeout=400):
         commands.append(subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True))
     said = [process.communicate(timeout=timeout)[1] for process in commands]
     files = [folder / f"{what}-{count}-{rank}.json" for rank in range(count)]
-    results = [json.loads(file.read_text()) if file.exists() else None for file in files]
+    results: list[Any] = [json.loads(file.read_text()) if file.exists() else None for file in files]
     return [process.returncode for process in commands], said, results
 
 

@@ -21,7 +21,7 @@ from nmax._store import DamagedFileError, read_arrays
 from nmax.data import LongSeries, as_table, make_series, source, statistics_of
 
 TIMES = int(os.environ.get("NMAX_FUZZ", "1"))
-CLEAR = (ValueError, TypeError, nmax.DivergedError)  # what a user may be told; each with a sentence
+CLEAR = (ValueError, TypeError, nmax.DivergedError, nmax.NoPosteriorError)  # what a user may be told; each with a sentence
 ROWS = 40
 
 

@@ -40,7 +40,7 @@ LAYERS = [
     {"_stages", "_series_file", "checks", "_predictive_check", "export", "_reweigh"},
     {"_run_folder", "_joint"},
     {"_posterior", "_draws", "_calibration"},
-    {"_load", "_compare"},
+    {"_load", "_finite", "_compare"},
     {"_fit"},
     {"_resume", "_sample", "_score"},
     {"_calibrate"},

@@ -101,4 +101,3 @@ def default_features(series: Series | LongSeries) -> tuple[AbstractFeature, ...]
     if not series.complete:
         features = (*features, TimeToNext())
     return (*features, Inputs()) if series.has_inputs else features
-

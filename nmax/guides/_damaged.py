@@ -38,6 +38,10 @@ class DamagedGuide(Guide):
         """That of the guide itself."""
         return self.guide.reach
 
+    def rows_around(self, time: int) -> tuple[int, int]:
+        """Those of the guide itself."""
+        return self.guide.rows_around(time)
+
     def path(
         self,
         theta: Theta,
