@@ -14,6 +14,7 @@ import nmax
 from nmax._chains import Record
 from nmax._draws import Draws
 from nmax._noise_density import noise_density
+from nmax.export import _groups as groups
 from nmax.export import _tree as tree_module
 
 TRUTH = {"level": 2.0, "noise": 1.0}
@@ -86,6 +87,15 @@ def test_draws_are_joint_and_the_same_as_those_of_the_fit(fitted, tree):
     at = {name: values[7] for name, values in theta.items()}
     np.testing.assert_allclose(tree["sample_stats"]["log_q"][0, 7], fitted.log_prob(at), atol=1e-3)
     np.testing.assert_allclose(tree["fit_history"]["total"], fitted.history.total)
+
+
+def test_months_become_times_that_a_file_can_hold(tmp_path):
+    months = np.array(["2024-01", "2024-02", "2024-03"], "datetime64[M]")
+    group = groups.data(nmax.data.Table(np.ones((3, 1)), None, ("a",), (), months, "month"), 1, 3)["observed_data"]
+    np.testing.assert_array_equal(group["time"], months[1:].astype("datetime64[s]"))
+    group.to_netcdf(tmp_path / "months.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "months.nc", engine="h5netcdf") as back:
+        xr.testing.assert_equal(back, group)
 
 
 def test_netcdf_reads_back_as_it_was(tree, tmp_path):

@@ -255,6 +255,10 @@ def test_a_right_model_is_replicated_and_a_wrong_one_is_not(fitted):
     check = wrong.predictive_check(draws=300, key=jr.key(1))
     assert "y: maximum" in check.extreme
     assert "not replicated by the model" in str(check)
+    gone = dataclasses.replace(fitted.model, support=constraints.less_than(-9.0))
+    gone = Known(gone, fitted.table.y, wrong.given, wrong.x).predictive_check(draws=50, key=jr.key(1))
+    assert not gone.extreme
+    assert "nothing can be said: too few series stay finite" in str(gone)
     few = wrong.predictive_check(draws=50, key=jr.key(1))
     assert few.level == pytest.approx(2 / 51)
     assert "pass draws=280 or more" in str(few)
