@@ -76,7 +76,8 @@ def fit(
             grid of an SDE, whose step is `dt`.
         key: random key, `jax.random.key(0)` say.
         inputs: exogenous inputs of shape (T + 1, k), or in any other form that `y` may have, or a list of the names of
-            columns of `y`; the model's functions then take a third argument.
+            columns of `y`; the model's functions (all but `initial`) then take a third argument: for the step that produces
+            $x_i$, and for $y_i$, row i.
         guide: settings of the variational family: `nmax.LookaheadGuide()`, the default, or `nmax.MovingAverageGuide()`, the
             paper's.
         window: steps in a window; by default chosen by the look-ahead, 50 for the paper's guide. The cost of a training

@@ -98,6 +98,9 @@ class AbstractModel:
 class StateSpaceModel(AbstractModel):
     """A model given by its transition and its observation distribution.
 
+    With exogenous inputs `transition` and `observation` take a third argument, the row of the inputs that belongs to the
+    state that is produced or seen. Scales are those of NumPyro: `dist.Normal` takes a standard deviation.
+
     Attributes:
         prior: parameter name -> NumPyro distribution. `theta` is a dict with the same names.
         initial: `initial(theta)`, the state at index 0, shape (d,). An unknown start is a parameter with a prior.

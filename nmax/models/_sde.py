@@ -22,11 +22,15 @@ from nmax.models._priors import Theta
 class SDE(AbstractModel):
     r"""$x_{i+1} = x_i + \alpha(x_i, \theta)\,\Delta t + \sqrt{\beta(x_i, \theta)\,\Delta t}\;\epsilon_i$.
 
+    With exogenous inputs `drift`, `diffusion` and `observation` take a third argument. For the step from $x_i$ to $x_{i+1}$
+    that is row i + 1 of the inputs; if a force acts from row i on, pass the inputs shifted by a row.
+
     Attributes:
         prior: parameter name -> NumPyro distribution.
         initial: `initial(theta)`, the state at index 0, shape (d,).
         drift: $\alpha$, `drift(x, theta)` of shape (d,).
-        diffusion: $\beta$, `diffusion(x, theta)`: a (d, d) covariance, or the (d,) variances of a diagonal one.
+        diffusion: $\beta$, `diffusion(x, theta)`: a (d, d) covariance, or the (d,) variances of a diagonal one, not standard
+            deviations. Each component needs some: one that is moved by the others alone has no density.
         dt: $\Delta t$, the time between two rows of `y`.
         observation: `observation(x, theta)`, the distribution of a row of `y`; see `StateSpaceModel`.
         support: where the state lives; see `StateSpaceModel`.
