@@ -39,7 +39,8 @@ def corrected(
     outcome: Outcome, notes: tuple[str, ...], located: Located, settings: LookaheadGuide, series: Any, *, key: PRNGKeyArray
 ) -> tuple[Outcome, tuple[str, ...]]:
     """A fit with q(θ) moved where q(x | θ) falls short, and what to say of it; not where `weighted=1` declines weights."""
-    if settings.weighted == 1 or located.shortfall < NOTICED or series.length > LONGEST:
+    short = isinstance(series, Series) and series.length <= LONGEST
+    if settings.weighted == 1 or located.shortfall < NOTICED or not short:
         return outcome, notes
     guide: Any = outcome.guide
     found = reweighed(guide, series, key=key)
