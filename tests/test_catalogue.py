@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 import nmax
 from nmax._validate import check_model
 from nmax.checks import DO_NOT_TRUST, TRUST, before
-from nmax.checks._catalogue import by_rates, by_support, stretches
+from nmax.checks._catalogue import by_catalogue, by_prior, by_rates, by_support, stretches
 from nmax.data import as_table, make_series
 
 FAQ = (Path(__file__).resolve().parents[1] / "docs" / "errors.md").read_text(encoding="utf-8")
@@ -226,7 +226,34 @@ def test_states_that_leave_their_support_are_counted():
     assert all(phrase in FAQ for phrase in ("out of its support", "leads to a state where the transition is NaN"))
 
 
-COVERED = ["_validate", "_check", "_fit", "_start", "_sample", "models", "data/_series", "checks"]
+@pytest.fixture(scope="module")
+def hasty():
+    """Noise above zero that swings to and fro, fitted by an equation whose rate the prior holds for ten times slower."""
+    noise = np.random.default_rng(0).standard_normal(151)
+    y = np.abs(1.0 + 0.6 * (noise[1:] - 0.3 * noise[:-1]))
+    model = nmax.SDE(
+        prior={"rate": dist.LogNormal(0.0, 0.5), "noise": dist.LogNormal(0.5, 1.0)},
+        initial=lambda theta: jnp.array([float(abs(y[0]))]),
+        drift=lambda x, theta: theta["rate"] * (1.0 - x),
+        diffusion=lambda x, theta: theta["noise"][None] ** 2,
+        dt=0.1,
+        observation=seen(0.1),
+        support=constraints.positive,
+    )
+    return nmax.fit(model, y, key=jr.key(0), guide=nmax.LookaheadGuide(weighted=1, layers=0), progress=False)
+
+
+def test_a_fit_with_several_faults_shows_them_all(hasty):
+    findings, figures = by_catalogue(hasty, (), key=jr.key(1))
+    assert {finding.about for finding in findings} == {"step", "support", "prior"}
+    assert figures["dt times the fastest rate"] > 0.8
+    [edge] = [finding for finding in findings if finding.about == "prior"]
+    assert "rate lies above" in edge.text
+    assert "which has next to no mass there" in edge.text
+    assert by_prior(hasty.guide, ("rate",), key=jr.key(1)) == []
+
+
+COVERED = ["_validate", "_check", "_finite", "_fit", "_start", "_sample", "models", "data/_series", "checks"]
 
 
 def messages(name):
