@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +56,7 @@ def logistic(y, inputs):
     noise = numpyro.sample("noise", dist.LogNormal(-2.0, 1.0))
     around = jnp.log(y[1:, 0] + 1.0)
     rest = numpyro.sample("path", dist.ImproperUniform(dist.constraints.real, (), around.shape))
-    x = jnp.concatenate([start[None], around + 0.1 * rest])
+    x = jnp.concatenate([jnp.asarray(start)[None], around + 0.1 * rest])
     mean = x[:-1] + growth * (1.0 - jnp.exp(x[:-1]) / capacity)
     numpyro.factor("dynamics", dist.Normal(mean, noise).log_prob(x[1:]).sum())
     numpyro.sample("y", dist.Poisson(jnp.exp(x)).to_event(1), obs=y[:, 0])
@@ -70,7 +71,9 @@ def ornstein_uhlenbeck(y, inputs):
     noise = numpyro.sample("noise", dist.LogNormal(-1.0, 1.0))
     tails = numpyro.sample("tails", dist.Gamma(2.0, 0.1))
     rest = numpyro.sample("path", dist.ImproperUniform(dist.constraints.real, (), (len(y) - 1,)))
-    x = jnp.concatenate([mean[None], jnp.median(y) + 0.3 * rest])  # a path that moved with the mean would mix badly
+    x = jnp.concatenate(
+        [jnp.asarray(mean)[None], jnp.median(y) + 0.3 * rest]
+    )  # a path that moved with the mean would mix badly
     following = dist.Normal(x[:-1] + 0.1 * rate * (mean - x[:-1]), volatility * jnp.sqrt(0.1))
     numpyro.factor("dynamics", following.log_prob(x[1:]).sum())
     numpyro.sample("y", dist.StudentT(tails, x, noise).to_event(1), obs=y[:, 0])
@@ -170,7 +173,8 @@ def sample(cache: Path, name: str) -> None:
     file = np.load(cache / f"{name}.npz")
     begun = time.perf_counter()
     median = numpyro.infer.init_to_median(num_samples=50)
-    kernel = NUTS(model, dense_mass=[names], init_strategy=median)  # θ is correlated, the noise of the path is not
+    dense: Any = [names]
+    kernel = NUTS(model, dense_mass=dense, init_strategy=median)  # θ is correlated, the noise of the path is not
     run = {"num_warmup": warmup, "num_samples": draws, "num_chains": CHAINS, "chain_method": "sequential"}
     mcmc = MCMC(kernel, **run, progress_bar=False)
     mcmc.run(jax.random.key(3), jnp.asarray(file["y"]), jnp.asarray(file["inputs"]), extra_fields=("diverging", "num_steps"))
@@ -178,7 +182,7 @@ def sample(cache: Path, name: str) -> None:
     effective = {k: effective_sample_size(v) for k, v in found.items()}
     rhat = {k: split_gelman_rubin(v) for k, v in found.items()}
     least, largest = float(min(map(np.min, effective.values()))), float(max(map(np.max, rhat.values())))
-    flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in found.items()}
+    flat: dict[str, Any] = {k: v.reshape(-1, *v.shape[2:]) for k, v in found.items()}
     np.savez(cache / f"{name}-posterior.npz", ess=least, rhat=largest, **flat)
     extra, seconds = mcmc.get_extra_fields(), time.perf_counter() - begun
     diverged, steps = int(extra["diverging"].sum()), float(extra["num_steps"].mean())
