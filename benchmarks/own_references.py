@@ -71,9 +71,7 @@ def ornstein_uhlenbeck(y, inputs):
     noise = numpyro.sample("noise", dist.LogNormal(-1.0, 1.0))
     tails = numpyro.sample("tails", dist.Gamma(2.0, 0.1))
     rest = numpyro.sample("path", dist.ImproperUniform(dist.constraints.real, (), (len(y) - 1,)))
-    x = jnp.concatenate(
-        [jnp.asarray(mean)[None], jnp.median(y) + 0.3 * rest]
-    )  # a path that moved with the mean would mix badly
+    x = jnp.concatenate([jnp.asarray(mean)[None], jnp.median(y) + 0.3 * rest])  # moved with the mean it mixes badly
     following = dist.Normal(x[:-1] + 0.1 * rate * (mean - x[:-1]), volatility * jnp.sqrt(0.1))
     numpyro.factor("dynamics", following.log_prob(x[1:]).sum())
     numpyro.sample("y", dist.StudentT(tails, x, noise).to_event(1), obs=y[:, 0])
