@@ -24,7 +24,8 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE / "figures" / "tutorials"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
-WIDTH = 130  # characters of a printed line that fit a page
+FILE = re.compile(r"# (\w+\.py)\n")  # the first line of a block that is a file, too
+WIDTH = 104  # characters of a printed line that fit a page
 
 
 class Block(NamedTuple):
@@ -60,6 +61,8 @@ def run_page(page: Path, folder: Path) -> list[str]:
                 if block.kind == "sh":
                     _shell(block.code)
                 else:
+                    if name := FILE.match(block.code):
+                        Path(name[1]).write_text(block.code, encoding="utf-8")
                     # padded, so that a traceback has the page's own line numbers
                     exec(compile("\n" * block.line + block.code, str(page), "exec"), namespace)  # noqa: S102
         except BaseException as error:
@@ -114,8 +117,8 @@ def _shell(code: str) -> None:
 
     for line in code.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
-        if words[:1] == ["nmax"] and (code := nmax_main(words[1:])):
-            raise RuntimeError(f"`{line}` ended with exit code {code}")
+        if words[:1] == ["nmax"] and (ended := nmax_main(words[1:])):
+            raise RuntimeError(f"`{line}` ended with exit code {ended}")
 
 
 def _cut(out: str) -> str:

@@ -9,7 +9,7 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 FUNCTION = re.compile(r"(<mi>(?:log|exp|sin|cos|max|min|det)</mi>)(?!<mo stretchy=\"false\">&#x00028;)")
-BAR = re.compile(r"<mo (fence=\"false\" )?stretchy=\"false\">(?=&#x(?:0007C|02016);)")
+BAR = re.compile(r"<mo([^>]*)>(?=&#x(?:0007C|02016);)")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -35,4 +35,4 @@ def visit_block(self, node: nodes.math_block) -> None:
 def mathml(latex: str, display: str) -> str:
     """A formula, with a little room after names of functions and none around bars."""
     text = FUNCTION.sub(r'\1<mspace width="0.17em"/>', convert(latex, display=display))
-    return BAR.sub(r'<mo stretchy="false" lspace="0" rspace="0">', text)
+    return BAR.sub(r'<mo\1 lspace="0" rspace="0">', text)
