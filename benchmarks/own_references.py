@@ -165,29 +165,38 @@ CASES = {  # name -> model, its parameters, warm-up and draws of each chain
 }
 
 
+def chain(cache: Path, name: str, number: int) -> dict[str, np.ndarray]:
+    """One chain of a posterior, kept in a file of its own, so that a run that was stopped goes on."""
+    model, names, warmup, draws = CASES[name]
+    kept = cache / f"{name}-chain{number}.npz"
+    if not kept.exists():
+        file, begun = np.load(cache / f"{name}.npz"), time.perf_counter()
+        median = numpyro.infer.init_to_median(num_samples=50)
+        together: Any = [names]  # θ is correlated, the noise of the path is not
+        kernel = NUTS(model, dense_mass=together, init_strategy=median)
+        mcmc = MCMC(kernel, num_warmup=warmup, num_samples=draws, progress_bar=False)
+        data = jnp.asarray(file["y"]), jnp.asarray(file["inputs"])
+        mcmc.run(jax.random.key(number), *data, extra_fields=("diverging", "num_steps"))
+        extra, seconds = mcmc.get_extra_fields(), time.perf_counter() - begun
+        diverged, steps = int(extra["diverging"].sum()), float(extra["num_steps"].mean())
+        print(f"{name}, chain {number}: {seconds:.0f} s, {diverged} divergences, {steps:.0f} leapfrogs a draw", flush=True)
+        drawn: Any = {k: np.asarray(v) for k, v in mcmc.get_samples().items() if k in names}
+        np.savez(kept, **drawn)
+    return dict(np.load(kept))
+
+
 def sample(cache: Path, name: str) -> None:
     """Four chains of one posterior."""
-    model, names, warmup, draws = CASES[name]
-    file = np.load(cache / f"{name}.npz")
-    begun = time.perf_counter()
-    median = numpyro.infer.init_to_median(num_samples=50)
-    dense: Any = [names]
-    kernel = NUTS(model, dense_mass=dense, init_strategy=median)  # θ is correlated, the noise of the path is not
-    run = {"num_warmup": warmup, "num_samples": draws, "num_chains": CHAINS, "chain_method": "sequential"}
-    mcmc = MCMC(kernel, **run, progress_bar=False)
-    mcmc.run(jax.random.key(3), jnp.asarray(file["y"]), jnp.asarray(file["inputs"]), extra_fields=("diverging", "num_steps"))
-    found = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items() if k in names}
+    chains = [chain(cache, name, number) for number in range(CHAINS)]
+    found = {k: np.stack([one[k] for one in chains]) for k in CASES[name][1]}
     effective = {k: effective_sample_size(v) for k, v in found.items()}
     rhat = {k: split_gelman_rubin(v) for k, v in found.items()}
     least, largest = float(min(map(np.min, effective.values()))), float(max(map(np.max, rhat.values())))
-    flat: dict[str, Any] = {k: v.reshape(-1, *v.shape[2:]) for k, v in found.items()}
+    flat: Any = {k: v.reshape(-1, *v.shape[2:]) for k, v in found.items()}
     np.savez(cache / f"{name}-posterior.npz", ess=least, rhat=largest, **flat)
-    extra, seconds = mcmc.get_extra_fields(), time.perf_counter() - begun
-    diverged, steps = int(extra["diverging"].sum()), float(extra["num_steps"].mean())
-    print(f"{name}: {seconds:.0f} s, {diverged} divergences, {steps:.0f} leapfrogs a draw")
     for k, draw in flat.items():
         mixed = f"ESS {np.round(effective[k])}, R-hat {np.round(rhat[k], 4)}"
-        print(f"    {k}: {mixed}, mean {draw.mean(axis=0)}, sd {draw.std(axis=0)}")
+        print(f"{name}, {k}: {mixed}, mean {draw.mean(axis=0)}, sd {draw.std(axis=0)}", flush=True)
 
 
 if __name__ == "__main__":
