@@ -84,8 +84,8 @@ def up_to(table: Table, origin: int, last: int, model: AbstractModel) -> Table:
     """The table with nothing observed after row `origin`.
 
     It keeps its length, one row more than up to the last origin, so that the fits of all origins share what the first has
-    compiled: five origins of AR(1) took 45 s of a core instead of 88. A component that is observed exactly would have to be drawn
-    where nothing was observed, another and harder problem: there the table ends at the origin.
+    compiled: five origins of AR(1) took 45 s of a core instead of 88. A component that is observed exactly would have to be
+    drawn where nothing was observed, another and harder problem: there the table ends at the origin.
     """
     end = origin + 1 if model.exactly_observed else last + 2
     y = np.array(table.y[:end], float)
