@@ -75,12 +75,12 @@ def run_page(page: Path, folder: Path) -> list[str]:
     return printed
 
 
-def write_outputs(page: Path, printed: list[str]) -> None:
-    """Put what was printed into the page."""
+def write_outputs(page: Path, printed: list[str], folder: Path) -> None:
+    """Put what was printed into the page; the folder that it was run in is nobody's business."""
     text = page.read_text(encoding="utf-8")
     for block, out in reversed(list(zip(blocks(text), printed, strict=True))):
         if block.shown is not None:
-            text = text[: block.shown[0]] + _cut(out) + text[block.shown[1] :]
+            text = text[: block.shown[0]] + _cut(out.replace(f"{folder}/", "")) + text[block.shown[1] :]
     page.write_text(text, encoding="utf-8")
 
 
@@ -102,7 +102,7 @@ def main() -> int:
                 print(error, file=sys.stderr)
                 continue
             if options.write:
-                write_outputs(page, printed)
+                write_outputs(page, printed, Path(folder))
                 FIGURES.mkdir(parents=True, exist_ok=True)
                 for figure in Path(folder).glob("*.png"):
                     shutil.copy(figure, FIGURES / f"{page.stem}-{figure.name}")
