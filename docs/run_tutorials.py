@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
+ITSELF = [sys.executable, *(f"-W{rule}" for rule in sys.warnoptions), __file__]
 FIGURES = HERE / "figures" / "tutorials"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\w+\.py)\n")  # the first line of a block that is a file, too
@@ -85,30 +87,37 @@ def write_outputs(page: Path, printed: list[str], folder: Path) -> None:
 
 
 def main() -> int:
-    """Run the pages that are asked for, and say how long each took."""
+    """Run the pages that are asked for, each in a process of its own, and say how long each took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, default=sorted((HERE / "tutorials").glob("*.md")))
     parser.add_argument("--write", action="store_true", help="put the output into the pages, and figures beside them")
     options = parser.parse_args()
-    os.environ.setdefault("MPLBACKEND", "agg")
-    failed, begun = 0, time.perf_counter()
-    for page in options.pages:
-        once = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                printed = run_page(page, Path(folder))
-            except PageError as error:
-                failed += 1
-                print(error, file=sys.stderr)
-                continue
-            if options.write:
-                write_outputs(page, printed, Path(folder))
-                FIGURES.mkdir(parents=True, exist_ok=True)
-                for figure in Path(folder).glob("*.png"):
-                    shutil.copy(figure, FIGURES / f"{page.stem}-{figure.name}")
-        print(f"{page.name:30} {len(printed):3} blocks {time.perf_counter() - once:7.1f} s", flush=True)
-    print(f"{'all':30} {'':10} {time.perf_counter() - begun:7.1f} s; {failed} failed")
+    if len(options.pages) == 1:
+        return _alone(options.pages[0], options.write)
+    begun, again = time.perf_counter(), ["--write"] * options.write
+    codes = [subprocess.run([*ITSELF, *again, str(page)], check=False).returncode for page in options.pages]
+    failed = sum(code != 0 for code in codes)
+    print(f"{'all':30} {len(codes):3} pages  {time.perf_counter() - begun:7.1f} s; {failed} failed")
     return 1 if failed else 0
+
+
+def _alone(page: Path, write: bool) -> int:
+    """Run one page in this process: programs that JAX has compiled fill it up, and are gone with it."""
+    os.environ.setdefault("MPLBACKEND", "agg")
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            printed = run_page(page, Path(folder))
+        except PageError as error:
+            print(error, file=sys.stderr)
+            return 1
+        if write:
+            write_outputs(page, printed, Path(folder))
+            FIGURES.mkdir(parents=True, exist_ok=True)
+            for figure in Path(folder).glob("*.png"):
+                shutil.copy(figure, FIGURES / f"{page.stem}-{figure.name}")
+    print(f"{page.name:30} {len(printed):3} blocks {time.perf_counter() - begun:7.1f} s", flush=True)
+    return 0
 
 
 def _shell(code: str) -> None:

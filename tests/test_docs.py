@@ -51,7 +51,7 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_what_readme_and_the_tour_show_runs(tmp_path):
-    """In one process of its own, since both fit the same model: what the one has compiled the other need not."""
+    """Both fit the same model: what the one has compiled the other finds on the disk."""
     quick = {
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
