@@ -54,7 +54,7 @@ def main() -> None:
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-                kills += 1
+                kills, finished = kills + 1, False
                 states = sorted(Path(folder, "killed", "checkpoints").glob("step-*.npz"))
                 seen.append(int(states[-1].stem.split("-")[1]) if states else 0)
                 continue
