@@ -98,11 +98,14 @@ class JointDraws(abc.ABC):
         paths: int = 100,
         chunk: int = 8_192,
         forecast: Forecast | int | None = None,
+        summary: bool = False,
+        share: tuple[int, int] = (0, 1),
         key: PRNGKeyArray | None = None,
     ) -> Path:
         """Write the tree of `to_datatree` as Zarr, `chunk` rows at a time: paths are never in memory as a whole.
 
-        `xarray.open_datatree(folder, engine="zarr")` opens it, and reads what is looked at.
+        `xarray.open_datatree(folder, engine="zarr")` opens it, and reads what is looked at. A call that was stopped leaves a
+        hidden folder beside it, `.NAME.partial`, and the same call goes on from there. Several processes may share the work.
 
         Args:
             folder: a new folder.
@@ -110,8 +113,12 @@ class JointDraws(abc.ABC):
             paths: draws of the path and of simulated observations.
             chunk: rows that are made, written and later read together.
             forecast: one that was made, or the number of steps ahead of one to make.
-            key: random key; fixed unless given. The same key gives the arrays of `to_datatree`.
+            summary: keep no paths, only mean, sd and quantiles of them at each step, in the group `path_summary`.
+            share: (k, n), the part of the k-th of n processes that make the same call: every n-th chunk. The last of them to
+                be ready gives the folder its name.
+            key: random key; fixed unless given. The same key gives the arrays of `to_datatree`, whatever the chunks.
         """
         from nmax.export import to_zarr
 
-        return to_zarr(self, folder, draws=draws, paths=paths, chunk=chunk, forecast=forecast, key=key)
+        options: Any = {"forecast": forecast, "summary": summary, "share": share, "key": key}
+        return to_zarr(self, folder, draws=draws, paths=paths, chunk=chunk, **options)

@@ -125,10 +125,57 @@ def test_zarr_written_piece_by_piece_is_the_tree_and_opens_lazily(fitted, tree, 
         assert back.attrs["reason"] == tree.attrs["reason"]
     with pytest.raises(FileExistsError, match="must not exist yet"):
         fitted.to_zarr(folder)
-    monkeypatch.setattr(type(fitted), "path", lambda self, n, **o: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        fitted.to_zarr(tmp_path / "other", paths=2)
-    assert [each.name for each in tmp_path.iterdir()] == ["run"]  # nothing half written
+    assert [each.name for each in (tmp_path / "run").iterdir()] == ["fit.zarr"]  # nothing else is left
+
+
+def test_zarr_that_was_stopped_goes_on_and_is_the_same(fitted, tmp_path, monkeypatch):
+    options = {"draws": 30, "paths": 5, "chunk": 16, "key": jr.key(1)}
+    whole = fitted.to_zarr(tmp_path / "whole.zarr", **options)
+    path, starts = type(fitted).path, []
+
+    def stopped(self, n, **o):
+        starts.append(o["start"])
+        if len(starts) == 4:
+            raise KeyboardInterrupt
+        return path(self, n, **o)
+
+    monkeypatch.setattr(type(fitted), "path", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.to_zarr(tmp_path / "stopped.zarr", **options)
+    assert not (tmp_path / "stopped.zarr").exists()  # a half-written folder is never taken for a whole one
+    with pytest.raises(ValueError, match="paths was 5, is 6"):
+        fitted.to_zarr(tmp_path / "stopped.zarr", **options | {"paths": 6})
+    starts.clear()
+    fitted.to_zarr(tmp_path / "stopped.zarr", **options)
+    assert starts == [32, 48]  # what was there is not made again
+    with xr.open_datatree(whole, engine="zarr") as one, xr.open_datatree(tmp_path / "stopped.zarr", engine="zarr") as other:
+        for name, group in one.children.items():
+            xr.testing.assert_equal(other[name].to_dataset(), group.to_dataset())
+
+
+def test_zarr_in_shares_and_in_other_chunks_is_the_same(fitted, tmp_path):
+    options = {"draws": 30, "paths": 5, "key": jr.key(1)}
+    whole = fitted.to_zarr(tmp_path / "whole.zarr", chunk=16, **options)
+    shared = tmp_path / "shared.zarr"
+    fitted.to_zarr(shared, chunk=7, share=(1, 2), **options)
+    assert not shared.exists()  # the other half is missing
+    fitted.to_zarr(shared, chunk=7, share=(0, 2), **options)
+    with xr.open_datatree(whole, engine="zarr") as one, xr.open_datatree(shared, engine="zarr") as other:
+        for name, group in one.children.items():
+            xr.testing.assert_equal(other[name].to_dataset(), group.to_dataset())
+    with pytest.raises(ValueError, match="0 <= k < n"):
+        fitted.to_zarr(tmp_path / "none.zarr", share=(2, 2), **options)
+
+
+def test_summaries_of_paths_are_those_of_the_paths(fitted, tmp_path):
+    folder = fitted.to_zarr(tmp_path / "summary.zarr", draws=30, paths=20, chunk=16, summary=True, key=jr.key(1))
+    x = fitted.path(20, key=jr.key(1))
+    with xr.open_datatree(folder, engine="zarr") as tree:
+        assert "posterior_paths" not in tree
+        found = tree["path_summary"].to_dataset()
+        np.testing.assert_allclose(found["mean"], x.mean(axis=0), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found["sd"], x.std(axis=0, ddof=1), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found["quantile"], np.quantile(x, found["level"], axis=0), rtol=1e-5, atol=1e-5)
 
 
 def test_chains_keep_their_layout(chains):

@@ -14,6 +14,8 @@ from nmax._forecast import Forecast
 from nmax.data import Table
 from nmax.export._source import Source
 
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the path at each step
+
 
 def parameters(source: Source) -> xr.Dataset:
     """`posterior`: draws of θ."""
@@ -36,6 +38,19 @@ def seen(source: Source, x: Float[np.ndarray, "chain path time state"], start: i
     coords = {**_draws(source.chains, source.path_draw), **_times(source.posterior.table, start, x.shape[2])}
     coords["column"] = list(source.posterior.table.columns)
     return xr.Dataset({"y": (("chain", "draw", "time", "column"), source.seen(x, start))}, coords)
+
+
+def path_summary(source: Source, x: Float[np.ndarray, "chain path time state"], start: int) -> xr.Dataset:
+    """`path_summary`: mean, standard deviation and quantiles of the states from row `start` on, over all paths."""
+    flat = x.reshape(-1, *x.shape[2:])
+    axes = ("time", "state")
+    variables = {
+        "mean": (axes, flat.mean(axis=0, dtype=np.float64).astype(np.float32)),
+        "sd": (axes, flat.std(axis=0, ddof=1, dtype=np.float64).astype(np.float32)),
+        "quantile": (("level", *axes), np.quantile(flat, QUANTILES, axis=0).astype(np.float32)),
+    }
+    coords = {**_times(source.posterior.table, start, x.shape[2]), "state": list(source.posterior.model.state_names)}
+    return xr.Dataset(variables, {**coords, "level": list(QUANTILES)}, {"paths": len(flat)})
 
 
 def data(table: Table, start: int, stop: int) -> dict[str, xr.Dataset]:

@@ -41,6 +41,12 @@ def stretch(source: Source, start: int, stop: int) -> dict[str, xr.Dataset]:
     return {**groups.data(source.posterior.table, start, stop), **paths}
 
 
+def summary_of_stretch(source: Source, start: int, stop: int) -> dict[str, xr.Dataset]:
+    """The same with mean, sd and quantiles of each row's states in place of paths and simulated observations."""
+    summary = {"path_summary": groups.path_summary(source, source.path(start, stop), start)}
+    return {**groups.data(source.posterior.table, start, stop), **summary}
+
+
 def small_groups(source: Source, forecast: Forecast | None) -> dict[str, xr.Dataset]:
     """The groups that do not grow with the series."""
     posterior = source.posterior

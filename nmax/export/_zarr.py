@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import jax.random as jr
+import numpy as np
 import xarray as xr
 import zarr
 from jaxtyping import PRNGKeyArray
 
 from nmax._check import check_count, check_key
 from nmax._forecast import Forecast
-from nmax.export._source import source_of
-from nmax.export._tree import forecast_of, small_groups, stretch
+from nmax.export._pieces import Pieces
+from nmax.export._source import Source, source_of
+from nmax.export._tree import forecast_of, small_groups, stretch, summary_of_stretch
 
 CHUNK = 8_192  # rows
 PLAIN: Any = {"zarr_format": 2, "consolidated": False}  # the third format has no settled way to hold strings
+ALONE = (0, 1)
+UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
 def to_zarr(
@@ -29,36 +33,82 @@ def to_zarr(
     paths: int = 100,
     chunk: int = CHUNK,
     forecast: Forecast | int | None = None,
+    summary: bool = False,
+    share: tuple[int, int] = ALONE,
     key: PRNGKeyArray | None = None,
 ) -> Path:
     """Write the tree of `to_datatree` to a new folder, `chunk` rows at a time; see `nmax.Posterior.to_zarr`."""
     key = jr.key(0) if key is None else check_key(key)
-    chunk, folder = check_count("chunk", chunk), Path(folder)
+    chunk, folder, share = check_count("chunk", chunk), Path(folder), _share(share)
     if folder.exists():
         raise FileExistsError(f"`folder` must not exist yet, so that nothing is written over; {folder} does. Pass another.")
     made = forecast_of(posterior, forecast, key)
     source = source_of(posterior, draws, paths, key=key)
     rows = posterior.series.length + 1
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        xr.DataTree.from_dict(small_groups(source, made), name="nmax").to_zarr(partial, mode="w", **PLAIN)
-        for start in range(0, rows, chunk):
-            for group, part in stretch(source, start, min(start + chunk, rows)).items():
-                _append(part, partial, group, start, min(chunk, rows))
-        zarr.consolidate_metadata(str(partial), zarr_format=2)
-        os.replace(partial, folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    part_of = summary_of_stretch if summary else stretch
+    pieces = Pieces(folder, -(-rows // chunk))
+
+    def prepare(content: Path) -> None:
+        xr.DataTree.from_dict(small_groups(source, made), name="nmax").to_zarr(content, mode="w", **PLAIN)
+        for group, part in part_of(source, 0, min(chunk, rows)).items():
+            _made_room(part, content, group, min(chunk, rows), rows)
+
+    pieces.begin(_request(source, chunk, summary, made), prepare)
+    for number in pieces.open(share):
+        start, stop = number * chunk, min((number + 1) * chunk, rows)
+        for group, part in part_of(source, start, stop).items():
+            _put(part, pieces.content / group, slice(start, stop))
+        pieces.done(number)
+    pieces.finish(lambda content: zarr.consolidate_metadata(str(content), zarr_format=2))
     return folder
 
 
-def _append(part: xr.Dataset, folder: Path, group: str, start: int, chunk: int) -> None:
-    """Write a stretch behind what is there."""
-    if start:
-        part.to_zarr(folder, group=group, append_dim="time", **PLAIN)
-        return
-    (name,) = part.data_vars
-    chunks = tuple(chunk if axis == "time" else size for axis, size in part[name].sizes.items())
-    part.to_zarr(folder, group=group, mode="a", **PLAIN, encoding={name: {"chunks": chunks}})
+def _put(part: xr.Dataset, folder: Path, rows: slice) -> None:
+    """Write a stretch to its place in the arrays of a group."""
+    opened: Any = zarr.open_group(str(folder), mode="r+", zarr_format=2)
+    for name, variable in _along(part).items():
+        place = tuple(rows if axis == "time" else slice(None) for axis in variable.dims)
+        written = xr.Variable(variable.dims, variable.values, encoding=_encoding(variable))
+        opened[name][place] = xr.conventions.encode_cf_variable(written, name=name).values
+
+
+def _along(part: xr.Dataset) -> dict[str, xr.Variable]:
+    """The variables and coordinates that run along the series."""
+    return {str(name): variable for name, variable in part.variables.items() if "time" in variable.dims}
+
+
+def _made_room(part: xr.Dataset, folder: Path, group: str, chunk: int, rows: int) -> None:
+    """Write the first stretch of a group, then lengthen its arrays to the whole series, whose rest is not written yet."""
+    along = _along(part)
+    encoding = {
+        name: {"chunks": tuple(chunk if axis == "time" else size for axis, size in each.sizes.items()), **_encoding(each)}
+        for name, each in along.items()
+    }
+    part.to_zarr(folder, group=group, mode="a", **PLAIN, encoding=encoding)
+    opened: Any = zarr.open_group(str(folder / group), mode="r+", zarr_format=2)
+    for name, each in along.items():
+        opened[name].resize(tuple(rows if axis == "time" else size for axis, size in each.sizes.items()))
+
+
+def _encoding(variable: xr.Variable) -> dict[str, str]:
+    """How times are written, alike for every stretch of a series; nothing for numbers."""
+    if not np.issubdtype(variable.dtype, np.datetime64):
+        return {}
+    return {"units": f"{UNITS[np.datetime_data(variable.dtype)[0]]} since 1970-01-01", "dtype": "int64"}
+
+
+def _request(source: Source, chunk: int, summary: bool, forecast: Forecast | None) -> dict[str, Any]:
+    """What a folder is asked for; draws of θ stand for the fit and the key that they come from."""
+    digest = hashlib.sha256()
+    for name in sorted(source.theta):
+        digest.update(np.ascontiguousarray(source.theta[name]).tobytes())
+    ahead = "" if forecast is None else hashlib.sha256(np.ascontiguousarray(forecast.y).tobytes()).hexdigest()
+    shape = {"rows": source.posterior.series.length + 1, "draws": len(source.draw), "paths": len(source.path_draw)}
+    return {**shape, "chunk": chunk, "summary": summary, "theta": digest.hexdigest(), "forecast": ahead}
+
+
+def _share(share: tuple[int, int]) -> tuple[int, int]:
+    number, count = share
+    if not (count >= 1 and 0 <= number < count):
+        raise ValueError(f"`share` must be (k, n) with 0 <= k < n: the k-th of n processes; got {share}.")
+    return number, count
