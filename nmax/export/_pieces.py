@@ -65,7 +65,7 @@ class Pieces:
         """Mark a piece as complete; it must have been written by now."""
         self._mark(number).touch()
 
-    def finish(self, complete: Callable[[Path], None]) -> bool:
+    def finish(self, complete: Callable[[Path], object]) -> bool:
         """Put the folder in its place if all pieces are there; False if others are still at work.
 
         Args:

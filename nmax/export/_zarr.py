@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 import zarr
 from jaxtyping import PRNGKeyArray
+from xarray.conventions import encode_cf_variable
 
 from nmax._check import check_count, check_key
 from nmax._forecast import Forecast
@@ -69,7 +70,7 @@ def _put(part: xr.Dataset, folder: Path, rows: slice) -> None:
     for name, variable in _along(part).items():
         place = tuple(rows if axis == "time" else slice(None) for axis in variable.dims)
         written = xr.Variable(variable.dims, variable.values, encoding=_encoding(variable))
-        opened[name][place] = xr.conventions.encode_cf_variable(written, name=name).values
+        opened[name][place] = encode_cf_variable(written, name=name).values
 
 
 def _along(part: xr.Dataset) -> dict[str, xr.Variable]:
