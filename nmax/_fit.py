@@ -25,6 +25,7 @@ from nmax._locate import Located, described, locate, relocate, training_windows
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
+from nmax._processes import meeting
 from nmax._progress import Meter, make_meter
 from nmax._reweigh import corrected
 from nmax._run_folder import EVERY, begin
@@ -116,7 +117,8 @@ def fit(
     )
     every = check_positive("checkpoint_every", checkpoint_every)
     table = as_table(y, inputs, step=getattr(model, "dt", None))
-    return _fitted(model, table, asked, None if out is None else Path(out), every, progress, watch)
+    with meeting():
+        return _fitted(model, table, asked, None if out is None else Path(out), every, progress, watch)
 
 
 def _fitted(

@@ -1,12 +1,16 @@
 """Several processes that fit together: who reads what, and how what they found is put together.
 
 JAX's own runtime connects them (`jax.distributed.initialize`). Every process runs the same program; training divides the
-windows of a step between the processes and takes the mean of their gradients, one all-reduce a step.
+windows of a step between the processes and takes the mean of their gradients, one all-reduce a step. They meet within a fit
+only: what is done with its result, a process does alone, and waits for nobody.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -16,6 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "windows"
+_MEETING: ContextVar[bool] = ContextVar("meeting", default=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +59,10 @@ class Processes:
         spread = NamedSharding(self.mesh, PartitionSpec(*(None,) * axis, AXIS))
         return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(spread, np.asarray(leaf)), tree)
 
+    def local(self, tree: Any) -> Any:
+        """Arrays of all of them that are the same in each, as this process's own."""
+        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)) if isinstance(leaf, jax.Array) else leaf, tree)
+
     def gathered(self, array: np.ndarray) -> list[np.ndarray]:
         """The arrays of all processes, in the order of their ranks; they must have the same shape."""
         from jax.experimental.multihost_utils import process_allgather
@@ -68,10 +77,30 @@ class Processes:
         return bool(broadcast_one_to_all(np.int32(value)))
 
 
+@contextlib.contextmanager
+def meeting() -> Iterator[None]:
+    """Within, the processes that JAX has connected work together; all of them must come here."""
+    before = _MEETING.set(True)
+    try:
+        yield
+    finally:
+        _MEETING.reset(before)
+
+
+def connected() -> bool:
+    """Whether JAX has connected this process to others."""
+    return jax.distributed.is_initialized() and jax.process_count() > 1
+
+
 def processes() -> Processes | None:
-    """The processes that JAX has connected, or None where this one is alone."""
-    if jax.distributed.is_initialized() and jax.process_count() > 1:
-        devices = {device.process_index: device for device in reversed(jax.devices())}
-        mesh = Mesh(np.array([devices[k] for k in range(jax.process_count())]), (AXIS,))
-        return Processes(jax.process_index(), jax.process_count(), mesh)
-    return None
+    """The processes that are working together, or None where this one is alone, or does something of its own."""
+    if not (_MEETING.get() and connected()):
+        return None
+    devices = {device.process_index: device for device in reversed(jax.devices())}
+    mesh = Mesh(np.array([devices[k] for k in range(jax.process_count())]), (AXIS,))
+    return Processes(jax.process_index(), jax.process_count(), mesh)
+
+
+def writes() -> bool:
+    """Whether this process is the one that writes what several have in common."""
+    return not connected() or jax.process_index() == 0

@@ -14,7 +14,7 @@ from typing import Any
 from nmax._checkpoint import FolderKeeper
 from nmax._guide_file import guide_arrays, guide_recipe
 from nmax._identity import data_identity, differences, model_identity, versions
-from nmax._processes import processes
+from nmax._processes import processes, writes
 from nmax._series_file import DATA, SERIES, keep_table
 from nmax._settings import FitSettings
 from nmax._stages import history_written, modes_written
@@ -80,7 +80,7 @@ def save(posterior: Any, folder: Path) -> None:
 
     Of several processes that have fitted together only the first one writes.
     """
-    if (together := processes()) is not None and not together.first:
+    if not writes():
         return
     folder.mkdir(parents=True, exist_ok=True)
     described = {

@@ -203,6 +203,7 @@ class _Log:
         record = judged(self.looks, history.total, gain, full, self.rule, labels, ended=ended)
         reason = self.rule.reason(record, history.total[:full], int(state.count)) if ending is None else ending
         guide = self.training.guide(state.average)
+        guide = guide if self.training.together is None else self.training.together.local(guide)
         return Outcome(guide, history, reason, record, int(state.count), int(state.skipped))
 
     def _gain(self, state: State) -> Change:

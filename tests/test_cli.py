@@ -131,6 +131,8 @@ def test_a_report_is_one_page(here, capsys):
         (["new", "model.py"], "is there already"),
         (["new", "model.txt"], "suffix .py"),
         (["simulate", "none.py", "--out", "y.csv"], "nmax new none.py"),
+        (["simulate", "model.py", "--out", "y.npy"], "--out must be a .csv file"),
+        (["simulate", "model.py", "--out", "y.csv", "--path", "x.parquet"], "--path must be a .csv file"),
         (["simulate", "model.py", "--out", "y.csv", "--set", "noise"], "NAME=VALUE"),
         (["simulate", "model.py", "--out", "y.csv", "--set", "nose=1"], "unknown"),
         (["simulate", "model.py", "--out", "y.csv", "--missing", "1.5"], "--missing"),

@@ -87,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
         checkpoint_every=options.checkpoint_every,
         progress=first and not (options.quiet or options.json),
     )
+    _part(options)
     return _told(options, options.out, posterior) if first else 0
 
 
@@ -99,6 +100,7 @@ def resume(options: argparse.Namespace) -> int:
     options.resumable = f"nmax resume {shlex.quote(str(options.folder))}"
     quiet = options.quiet or options.json or not first
     posterior = nmax.resume(options.folder, model, progress=not quiet, checkpoint_every=options.checkpoint_every)
+    _part(options)
     return _told(options, options.folder, posterior) if first else 0
 
 
@@ -108,6 +110,7 @@ def _together(options: argparse.Namespace) -> bool:
         return True
     import jax
 
+    jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM, at which we keep a checkpoint
     given = (options.coordinator, options.processes, options.process)
     if any(part is not None for part in given) and not all(part is not None for part in given):
         raise InputError("--coordinator, --processes and --process belong together; pass all of them, or none under Slurm.")
@@ -118,6 +121,14 @@ def _together(options: argparse.Namespace) -> bool:
             f"The processes did not meet: {error}. Is the coordinator's port open, are all of them started?"
         ) from error
     return jax.process_index() == 0
+
+
+def _part(options: argparse.Namespace) -> None:
+    """Let the other processes go: what is left, the first one does alone."""
+    if options.distributed:
+        import jax
+
+        jax.distributed.shutdown()
 
 
 def _told(options: argparse.Namespace, folder: Path, posterior: Any) -> int:

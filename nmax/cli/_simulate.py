@@ -47,6 +47,9 @@ def run(options: argparse.Namespace) -> int:
 
     import nmax
 
+    for option, file in (("--out", options.out), ("--path", options.path)):
+        if file is not None and file.suffix.lower() != ".csv":  # under another name it would be read as something else
+            raise InputError(f"{option} must be a .csv file, the form that is written; got {file}.")
     out, defined = Output(options), run_file(options.model)
     model, theta = model_from(options.model), _theta(options, defined.get("theta"))
     if not 0 <= options.missing < 1:
