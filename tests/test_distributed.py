@@ -90,3 +90,17 @@ def test_a_process_that_dies_ends_the_run_and_another_number_goes_on(folder, alo
     assert codes == [0], said
     np.testing.assert_allclose(result["history"][:30], alone["history"][:30], rtol=1e-4)
     np.testing.assert_allclose(result["loc"], alone["loc"], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.extra
+def test_the_command_checks_what_several_processes_have_fitted(tmp_path):
+    """The first one does so alone, when the others have left."""
+    (tmp_path / "model.py").write_text("import nmax\n\nmodel = nmax.models.ar1()\n")
+    y = nmax.simulate(nmax.models.ar1(), {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}, 1_000, key=jr.key(1)).y
+    np.savetxt(tmp_path / "y.csv", y, header="y", comments="")
+    place = ["--distributed", "--coordinator", address(), "--processes", "2", "--process"]
+    fit = [sys.executable, "-m", "nmax", "fit", "model.py", "y.csv", "--out", "run", "--quiet", *place]
+    commands = [subprocess.Popen([*fit, str(rank)], cwd=tmp_path, stderr=subprocess.PIPE, text=True) for rank in (0, 1)]
+    said = [process.communicate(timeout=600)[1] for process in commands]
+    assert [process.returncode for process in commands] == [0, 0], said
+    assert json.loads((tmp_path / "run" / "check.json").read_text())["verdict"]
