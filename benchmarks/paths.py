@@ -9,6 +9,7 @@ start of Python and compilation included, and the figures are medians.
 
 import argparse
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -31,15 +32,21 @@ def prepare(folder: Path, rows: int) -> None:
     run(folder, "fit", "model.py", "y.npy", "--out", "run", "--quiet", "--no-check", "--on-disk")
 
 
-def run(folder: Path, *arguments: str, cores: set[int] | None = None) -> float:
-    """Seconds that a command of `nmax` takes."""
-    mine, begun = os.sched_getaffinity(0), time.perf_counter()
+def run(folder: Path, *arguments: str, cores: set[int] | None = None) -> tuple[float, float]:
+    """Seconds that a command of `nmax` takes, by the clock and of the processors."""
+    mine, begun, used = os.sched_getaffinity(0), time.perf_counter(), cpu()
     try:
         os.sched_setaffinity(0, mine if cores is None else cores)
         subprocess.run([sys.executable, "-m", "nmax", *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     finally:
         os.sched_setaffinity(0, mine)
-    return time.perf_counter() - begun
+    return time.perf_counter() - begun, cpu() - used
+
+
+def cpu() -> float:
+    """Seconds of the processors that processes begun from here have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -52,7 +59,8 @@ def main() -> None:
     parser.add_argument("--summary", action="store_true")
     options = parser.parse_args()
     if options.prepare:
-        return prepare(options.folder, options.rows)
+        prepare(options.folder, options.rows)
+        return
     cores = sorted(os.sched_getaffinity(0))[:2]
     cases = {"one, free": (set(cores), "1"), "one, pinned": ({cores[0]}, "1"), "two": (set(cores), "2")}
     asked = ["sample", "run", "--draws", str(options.paths), "--paths", str(options.paths), "--quiet", "--out", "paths.zarr"]
@@ -60,17 +68,17 @@ def main() -> None:
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(options.rounds):
         for name, (own, count) in cases.items():
-            seconds[name].append(run(options.folder, *asked, "--processes", count, cores=own))
+            took, used = run(options.folder, *asked, "--processes", count, cores=own)
+            seconds[name].append(took)
             files = [file for file in (options.folder / "paths.zarr").rglob("*") if file.is_file()]
             size = sum(file.stat().st_size for file in files)
             shutil.rmtree(options.folder / "paths.zarr")
-            print(f"{name:12} {seconds[name][-1]:6.1f} s", flush=True)
+            print(f"{name:12} {took:6.1f} s, {used:6.1f} s of the processors", flush=True)
     median = {name: statistics.median(times) for name, times in seconds.items()}
     print(f"{options.paths} paths of {options.rows:,} rows, {size / 1e6:.0f} MB")
     for name, took in median.items():
         ratio = f", {took / median['two']:.2f} times as long as two" if name != "two" else ""
         print(f"{name:12} {took:6.1f} s, {options.paths * options.rows / took:12,.0f} steps a second{ratio}")
-    return None
 
 
 if __name__ == "__main__":

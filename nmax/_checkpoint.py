@@ -120,10 +120,11 @@ class FolderKeeper(Keeper):
             write_arrays(file, arrays, facts)
         except OSError as error:
             self._tell(
-                f"{file.name} could not be kept in {self.folder}: {error.strerror or error}. The fit goes on; make room or "
-                "mend the folder, or a stop now loses what was done since the last checkpoint."
+                f"A checkpoint could not be kept in {self.folder}: {error.strerror or error}. The fit goes on and will try "
+                "again; make room or mend the folder, or a stop now loses what was done since the last checkpoint."
             )
             return False
+        self.told.clear()  # should it happen again, that is news
         return True
 
     def _tell(self, text: str) -> None:

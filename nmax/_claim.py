@@ -53,11 +53,11 @@ class Claim:
         file = self.folder / LOCK
         try:
             self.held = self._lock.enter_context(locked(file, wait=False))
-        except BlockingIOError as error:
+        except BlockingIOError:
             raise RunInUseError(
                 f"{self.folder} must be used by one run at a time; {_owner(file)} is fitting in it. Nothing was done; wait "
                 "until that is over, end it, or choose another folder."
-            ) from error
+            ) from None
         ours = _OURS.set(_OURS.get() | {self.folder.resolve()})
         self._lock.callback(_OURS.reset, ours)
         if self.held:

@@ -147,9 +147,13 @@ def save_check(check: Any, folder: Path) -> None:
 
 
 def save_results(posterior: Any, folder: Path, *, draws: int = 1_000) -> None:
-    """Draws of θ and, where the series is short, of the path, by the ArviZ schema as netCDF."""
-    paths = 0 if posterior.series.length * posterior.model.state_size > SHORT else PATHS
-    tree = posterior.to_datatree(draws=draws, paths=paths)
+    """Draws of θ and, where the series is short, of the path, with the data, by the ArviZ schema as netCDF."""
+    from nmax.export import small_tree  # only here, since xarray takes a while to import
+
+    if posterior.series.length * posterior.model.state_size > SHORT:
+        tree = small_tree(posterior, draws=draws)
+    else:
+        tree = posterior.to_datatree(draws=draws, paths=PATHS)
     with whole_file(folder / RESULTS) as partial:
         tree.to_netcdf(partial, engine="h5netcdf")
 

@@ -258,3 +258,24 @@ def test_an_interrupt_leaves_a_run_that_goes_on(here):
     with np.load(here / "stopped" / "fitted.npz") as one, np.load(here / "run" / "fitted.npz") as other:
         for name in set(one.files) - {"nmax"}:
             np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_a_signal_is_heeded_where_nothing_looks_up():
+    """As in a long compilation: Python's own handlers wait until it is over."""
+    code = """
+import hashlib
+from nmax.cli import _stop
+_stop.PATIENCE = 0.5
+with _stop.heeded(lambda number: f"ended by {number}"):
+    print(flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=-1, stderr=-1, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.send_signal(number)
+            said = process.communicate(timeout=60)[1]
+        assert process.returncode == 128 + number
+        assert f"ended by {int(number)}" in said

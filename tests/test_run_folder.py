@@ -14,6 +14,7 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import xarray as xr
 from numpyro.distributions.transforms import AffineTransform
 
 import nmax
@@ -22,6 +23,7 @@ from nmax._checkpoint import FolderKeeper
 from nmax._claim import LOCK, Claim
 from nmax._identity import described_distribution, model_identity
 from nmax._lock import locked
+from nmax._run_folder import save_results
 from nmax._series_file import STATISTICS, _kept
 from nmax._store import DamagedFileError, read_arrays, write_arrays, write_bytes
 from nmax._trees import named_leaves, with_leaves
@@ -138,6 +140,15 @@ def test_the_folder_can_be_read_without_nmax(finished):
     assert json.loads((folder / "summary.json").read_text())["parameters"]["noise"]["sd"] > 0
     with np.load(folder / "fitted.npz", allow_pickle=False) as file:
         assert "guide.theta_flow.head.loc" in file.files
+
+
+def test_results_of_a_long_series_hold_no_paths(finished, tmp_path, monkeypatch):
+    *_, fit = finished
+    monkeypatch.setattr("nmax._run_folder.SHORT", 100)
+    save_results(fit, tmp_path, draws=20)
+    with xr.open_datatree(tmp_path / "posterior.nc", engine="h5netcdf") as tree:
+        assert tree["posterior"]["noise"].sizes["draw"] == 20
+        assert "posterior_paths" not in tree
 
 
 def test_the_same_call_reads_a_finished_run(finished, monkeypatch):
