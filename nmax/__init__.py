@@ -11,6 +11,7 @@ from nmax import reference as reference
 from nmax import report as report
 from nmax._calibrate import calibrate as calibrate
 from nmax._calibration import Calibration as Calibration
+from nmax._claim import RunInUseError as RunInUseError
 from nmax._compare import Comparison as Comparison
 from nmax._compare import compare as compare
 from nmax._convergence import Converged as Converged

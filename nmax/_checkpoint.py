@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 import warnings
@@ -57,13 +58,14 @@ class FolderKeeper(Keeper):
     Attributes:
         folder: where the files are.
         every: seconds between two states of training at the least.
+        sure: raises if what was read so far cannot be relied on; called before anything is written.
         told: what the user has been told of damaged files and failed writes.
     """
 
     keeps = True
 
-    def __init__(self, folder: Path, every: float):
-        self.folder, self.every, self.last = folder, every, time.perf_counter()
+    def __init__(self, folder: Path, every: float, sure: Callable[[], object] | None = None):
+        self.folder, self.every, self.last, self.sure = folder, every, time.perf_counter(), sure
         self.together = processes()
         self.told: list[str] = []
 
@@ -91,8 +93,9 @@ class FolderKeeper(Keeper):
     def write(self, step: int, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Write the state after a step, and remove all but the last few."""
         if self._write(self.folder / f"step-{step:010d}.npz", arrays, facts):
-            for old in self._states()[:-KEPT]:
-                old.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                for old in self._states()[:-KEPT]:
+                    old.unlink(missing_ok=True)
         self.last = time.perf_counter()
 
     def read(self) -> tuple[Arrays, Facts] | None:
@@ -110,15 +113,18 @@ class FolderKeeper(Keeper):
     def _write(self, file: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bool:
         if self.together is not None and not self.together.first:
             return False
+        if self.sure is not None:
+            self.sure()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_arrays(file, arrays, facts)
         except OSError as error:
             self._tell(
-                f"{file.name} could not be kept in {self.folder}: {error.strerror or error}. The fit goes on; make room or "
-                "mend the folder, or a stop now loses what was done since the last checkpoint."
+                f"A checkpoint could not be kept in {self.folder}: {error.strerror or error}. The fit goes on and will try "
+                "again; make room or mend the folder, or a stop now loses what was done since the last checkpoint."
             )
             return False
+        self.told.clear()  # should it happen again, that is news
         return True
 
     def _tell(self, text: str) -> None:

@@ -14,8 +14,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from nmax._asked import check_start, checked_goal, checked_instance, checked_settings, checked_window
 from nmax._check import check_count, check_key, check_positive, names_its_options
 from nmax._checkpoint import Keeper
+from nmax._claim import Claim
 from nmax._convergence import Converged, with_theta_settled
 from nmax._find import Found
 from nmax._finite import NOT_FOUND, NoPosteriorError, check_finite
@@ -44,7 +46,6 @@ WINDOW = 50
 DRAWS = 12
 PRETRAINED = 100_000  # rows of a series on disk that pre-training sees
 LOOKAHEAD_DRAWS = 6
-LOOKAHEAD_STEPS = 600
 LOOKAHEAD_RULE = Optimiser(rate=5e-3, hold=0, warmup=30, level=1 / 3, theta=False)
 
 
@@ -103,43 +104,43 @@ def fit(
 
     Raises:
         ValueError, TypeError: for input that cannot be right, before any work starts.
-        DivergedError: if training meets nothing but non-finite gradients.
+        DivergedError, RunInUseError: if training meets no finite gradients; if another process is fitting into `out`.
     """
     asked = FitSettings(
         key=check_key(key),
-        guide=(settings := _settings(guide)),
-        goal=_goal(steps, until, settings),
+        guide=(settings := checked_settings(guide)),
+        goal=checked_goal(steps, until, settings),
         window=None if window is None else check_count("window", window),
         draws=None if draws is None else check_count("draws", draws),
-        optimiser=None if optimiser is None else _instance("optimiser", optimiser, Optimiser),
+        optimiser=None if optimiser is None else checked_instance("optimiser", optimiser, Optimiser),
         pretrain=check_count("pretrain", pretrain, least=0),
         pretrain_at=pretrain_at,
     )
     every = check_positive("checkpoint_every", checkpoint_every)
     table = as_table(y, inputs, step=getattr(model, "dt", None))
-    with meeting():
-        return _fitted(model, table, asked, None if out is None else Path(out), every, progress, watch)
+    with meeting(), Claim(None if out is None else Path(out)) as claim:
+        return _fitted(model, table, asked, claim, every, progress, watch)
 
 
 def _fitted(
     model: AbstractModel,
     table: Table,
     asked: FitSettings,
-    out: Path | None,
+    claim: Claim,
     every: float,
     progress: bool,
     watch: Callable[[int, Guide], object] | None,
 ) -> Posterior:
     """Check what was asked for, then find the posterior; in a run folder, if there is one."""
-    begun = time.perf_counter()
+    begun, out = time.perf_counter(), claim.folder
     series: Any = series_of(table, out, progress)
     few, head = looked_at(series, table)
     check_model(model, few)
-    _check_start(asked.pretrain_at, model, asked.guide)
-    width = None if asked.window is None else _window(asked.window, series.length)
+    check_start(asked.pretrain_at, model, asked.guide)
+    width = None if asked.window is None else checked_window(asked.window, series.length)
     keeper, finished = Keeper(), False
     if out is not None:
-        keeper, finished = begin(out, model, table, series, asked, every)
+        keeper, finished = begin(claim, model, table, series, asked, every)
     if finished and out is not None:
         return load(out, model)
     warn(before(model, head, few), stacklevel=4)
@@ -153,6 +154,8 @@ def _fitted(
     posterior = Posterior(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
     posterior.notes = (*table.notes, *posterior.notes)
     check_finite(posterior)
+    if isinstance(series, LongSeries):
+        series.source.check_unchanged()  # or the result would be of two series
     if out is not None:
         _saved(posterior, out)
     return posterior
@@ -252,48 +255,3 @@ def _doubt(located: Located) -> str:
     if not located.modes[0].arrived:
         return "; Newton's steps towards the mode had not come to rest"
     return "; the last round was refused" if located.refused else "; the last round still moved it"
-
-
-def _settings(guide: Any) -> LookaheadGuide | MovingAverageGuide:
-    if guide is None:
-        return LookaheadGuide()
-    if not isinstance(guide, (LookaheadGuide, MovingAverageGuide)):
-        raise TypeError(f"`guide` must be an nmax.LookaheadGuide or an nmax.MovingAverageGuide; got {type(guide).__name__}.")
-    return guide
-
-
-def _check_start(start: Mapping[str, Any] | None, model: AbstractModel, settings: Any) -> None:
-    if start is None:
-        return
-    if isinstance(settings, LookaheadGuide):
-        raise ValueError("`pretrain_at` is for nmax.MovingAverageGuide; the look-ahead finds rival modes by itself.")
-    names = set(model.parameters.distributions)
-    if set(start) != names:
-        raise ValueError(f"`pretrain_at` must name the parameters {sorted(names)}; got {sorted(start)}.")
-    if not np.isfinite(model.parameters.unconstrain(start)).all():
-        raise ValueError(f"`pretrain_at` must lie inside the support of the prior; got {dict(start)}.")
-
-
-def _goal(steps: int | None, until: Converged | None, settings: Any) -> int | Converged:
-    if steps is not None and until is not None:
-        raise ValueError("Pass `steps`, a fixed number, or `until`, the settings for a stop when converged; got both.")
-    if steps is None and until is None and isinstance(settings, LookaheadGuide):
-        return LOOKAHEAD_STEPS
-    return check_count("steps", steps) if steps is not None else _instance("until", until, Converged)
-
-
-def _instance(name: str, value: Any, kind: type) -> Any:
-    if value is None:
-        return kind()
-    if not isinstance(value, kind):
-        raise TypeError(f"`{name}` must be an nmax.{kind.__name__}; got {type(value).__name__}.")
-    return value
-
-
-def _window(window: int, length: int) -> int:
-    if window > length:
-        warnings.warn(
-            f"`window` can be at most {length}, the number of steps of the series; got {window}. Using {length}.",
-            stacklevel=3,
-        )
-    return min(window, length)

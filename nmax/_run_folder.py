@@ -12,42 +12,77 @@ from pathlib import Path
 from typing import Any
 
 from nmax._checkpoint import FolderKeeper
+from nmax._claim import FINISHED, RUN, RUNNING, Claim, RunInUseError
 from nmax._guide_file import guide_arrays, guide_recipe
 from nmax._identity import data_identity, differences, model_identity, versions
 from nmax._processes import processes, writes
-from nmax._series_file import DATA, SERIES, keep_table
+from nmax._series_file import DATA, SERIES, STATISTICS, keep_statistics, keep_table
 from nmax._settings import FitSettings
 from nmax._stages import history_written, modes_written
 from nmax._step import History
-from nmax._store import DamagedFileError, plain, read_json, write_arrays, write_bytes, write_json
-from nmax.data import Series, Table
+from nmax._store import (
+    DamagedFileError,
+    plain,
+    read_json,
+    remove_partials,
+    whole_file,
+    write_arrays,
+    write_bytes,
+    write_json,
+)
+from nmax.data import LongSeries, Series, Table
 from nmax.models import AbstractModel
 
 FORMAT = 1
-RUN, FITTED, CHECKPOINTS = "run.json", "fitted.npz", "checkpoints"
+FITTED, CHECKPOINTS = "fitted.npz", "checkpoints"
 HISTORY, SUMMARY, CHECK, RESULTS = "history.csv", "summary.json", "check.json", "posterior.nc"
+OWN = (RUN, FITTED, HISTORY, SUMMARY, DATA, SERIES, STATISTICS)  # what nothing but a fit writes
 EVERY = 30.0  # seconds between two checkpoints
 SHORT, PATHS = 100_000, 100  # numbers of a path up to which the results hold paths, and how many
-RUNNING, FINISHED = "running", "finished"
 
 
 def begin(
-    folder: Path, model: AbstractModel, table: Table, series: Series, settings: FitSettings, every: float
+    claim: Claim, model: AbstractModel, table: Table, series: Series | LongSeries, settings: FitSettings, every: float
 ) -> tuple[FolderKeeper, bool]:
-    """Make a run folder ready, or take up one that is there; refused if it is of something else.
+    """Make a run folder ready, or take up one that is there; refused if it is of something else, or somebody else's.
 
     Returns:
         Where checkpoints are kept, and whether the run is finished already.
     """
+    folder: Any = claim.folder
     described = {
         "model": model_identity(model, series),
         "data": data_identity(series),
         "settings": settings.described(),
     }
-    together = processes()
+    together, failure = processes(), None
+    if together is None or together.first:
+        try:
+            _begun(claim, folder, table, series, described)
+        except (RunInUseError, OSError) as error:
+            failure = error
+    fine = failure is None if together is None else together.agreed(failure is None)  # the first one has written by now
+    if failure is not None:
+        raise failure
+    if not fine:
+        raise OSError(f"`out` must be a folder that the first process can use; {folder} is not. See what that one says.")
+    kept = read_run(folder)
+    check_same(folder, kept, described)
+    if (together is None or together.first) and kept["status"] != FINISHED:
+        keep_statistics(series, folder)
+    unchanged = series.source.check_unchanged if isinstance(series, LongSeries) else None
+    return FolderKeeper(folder / CHECKPOINTS, every, unchanged), kept["status"] == FINISHED
+
+
+def _begun(claim: Claim, folder: Path, table: Table, series: Series | LongSeries, described: Mapping[str, Any]) -> None:
+    """Write what a run is of, unless it is there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / RUN).exists() and (together is None or together.first):
+        claim.take()
+        if claim.held:
+            remove_partials(folder, OWN)
+            remove_partials(folder / CHECKPOINTS)
+        if not (folder / RUN).exists():
             keep_table(table, folder)
             facts = {"format": FORMAT, "status": RUNNING, "created": now(), "versions": versions(), **described}
             write_json(folder / RUN, facts)
@@ -56,11 +91,6 @@ def begin(
             f"`out` must be a folder that can be written to; {folder} cannot: {error.strerror or error}. Nothing was done; "
             "choose another one."
         ) from error
-    if together is not None:
-        together.agreed(True)  # the first one has written by now
-    kept = read_run(folder)
-    check_same(folder, kept, described)
-    return FolderKeeper(folder / CHECKPOINTS, every), kept["status"] == FINISHED
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -117,12 +147,15 @@ def save_check(check: Any, folder: Path) -> None:
 
 
 def save_results(posterior: Any, folder: Path, *, draws: int = 1_000) -> None:
-    """Draws of θ and, where the series is short, of the path, by the ArviZ schema as netCDF."""
-    paths = 0 if posterior.series.length * posterior.model.state_size > SHORT else PATHS
-    tree = posterior.to_datatree(draws=draws, paths=paths)
-    partial = folder / f".{RESULTS}.partial"
-    tree.to_netcdf(partial, engine="h5netcdf")
-    partial.replace(folder / RESULTS)
+    """Draws of θ and, where the series is short, of the path, with the data, by the ArviZ schema as netCDF."""
+    from nmax.export import small_tree  # only here, since xarray takes a while to import
+
+    if posterior.series.length * posterior.model.state_size > SHORT:
+        tree = small_tree(posterior, draws=draws)
+    else:
+        tree = posterior.to_datatree(draws=draws, paths=PATHS)
+    with whole_file(folder / RESULTS) as partial:
+        tree.to_netcdf(partial, engine="h5netcdf")
 
 
 def now() -> str:

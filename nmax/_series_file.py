@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,18 @@ def series_of(table: Table, folder: Path | None, progress: bool) -> Series | Lon
     place = source_of(table)
     if place is None:
         return make_series(table.y, table.inputs)
-    file = None if folder is None else folder / STATISTICS
-    if file is not None and file.exists():
-        return LongSeries(place, _statistics(file, place))
-    found = _passed_over(place, progress)
-    if file is not None and file.parent.is_dir():
-        arrays = {name: np.asarray(value) for name, value in dataclasses.asdict(found).items() if name != "sha256"}
-        write_arrays(file, arrays, {"sha256": found.sha256, "stamp": getattr(place, "stamp", None)})
-    return LongSeries(place, found)
+    kept = None if folder is None else _kept(folder / STATISTICS, place)
+    return LongSeries(place, _passed_over(place, progress) if kept is None else kept)
+
+
+def keep_statistics(series: Series | LongSeries, folder: Path) -> None:
+    """What the pass over a long series has found; where it cannot be written, a later call passes over it again."""
+    if not isinstance(series, LongSeries) or _kept(folder / STATISTICS, series.source) is not None:
+        return
+    found, place = series.statistics, series.source
+    arrays = {name: np.asarray(value) for name, value in dataclasses.asdict(found).items() if name != "sha256"}
+    with contextlib.suppress(OSError):
+        write_arrays(folder / STATISTICS, arrays, {"sha256": found.sha256, "stamp": getattr(place, "stamp", None)})
 
 
 def _passed_over(place: Source, progress: bool) -> Statistics:
@@ -61,12 +66,15 @@ def _passed_over(place: Source, progress: bool) -> Statistics:
         return statistics_of(place, lambda done, rows: bar.update(done - bar.n))
 
 
-def _statistics(file: Path, place: Source) -> Statistics:
-    """What the pass of an earlier call found, if the file is still the same."""
-    arrays, facts = read_arrays(file)
+def _kept(file: Path, place: Source) -> Statistics | None:
+    """What the pass of an earlier call found; None if there was none, or the series may be another one by now."""
+    try:
+        arrays, facts = read_arrays(file)
+    except (FileNotFoundError, DamagedFileError):
+        return None
     stamp = getattr(place, "stamp", None)
-    if stamp is not None and list(stamp[:2]) != list(facts["stamp"] or [])[:2]:
-        return statistics_of(place)  # touched or changed: its checksum will tell
+    if stamp is None or list(stamp[:2]) != list(facts["stamp"] or [])[:2]:
+        return None  # touched or changed: its checksum will tell
     return Statistics(**{name: _plain(array) for name, array in arrays.items()}, sha256=facts["sha256"])
 
 

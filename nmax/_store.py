@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import os
+import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +18,42 @@ import numpy as np
 
 META = "nmax"  # the member of a file of arrays that holds everything that is no array, as JSON
 FORMAT = 1
+PARTIAL = re.compile(r"\.(.+)\.\d+\.partial")
 
 
 class DamagedFileError(ValueError):
     """A file is not what was written: half of it, or other bytes."""
 
 
-def write_bytes(file: Path, content: bytes) -> None:
-    """Put a file in its place in one step: temporary file, fsync, rename, fsync of the folder."""
+@contextlib.contextmanager
+def whole_file(file: Path) -> Iterator[Path]:
+    """A place to write a file to, put in its own place in one step when that is done: fsync, rename, fsync of the folder."""
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
-        with open(partial, "wb") as handle:
-            handle.write(content)
-            handle.flush()
+        yield partial
+        with open(partial, "rb+") as handle:
             os.fsync(handle.fileno())
         os.replace(partial, file)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise
     _sync_folder(file.parent)
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Put a file in its place in one step: temporary file, fsync, rename, fsync of the folder."""
+    with whole_file(file) as partial:
+        partial.write_bytes(content)
+
+
+def remove_partials(folder: Path, names: Collection[str] = ()) -> None:
+    """Remove what was being written when a process was killed: all of it, or that of some files."""
+    with contextlib.suppress(OSError):
+        for file in folder.iterdir():
+            found = PARTIAL.fullmatch(file.name)
+            if found and (not names or found[1] in names):
+                file.unlink(missing_ok=True)
 
 
 def write_json(file: Path, content: Any) -> None:

@@ -253,7 +253,7 @@ def test_a_fit_with_several_faults_shows_them_all(hasty):
     assert by_prior(hasty.guide, ("rate",), key=jr.key(1)) == []
 
 
-COVERED = ["_validate", "_check", "_finite", "_fit", "_start", "_sample", "models", "data/_series", "checks"]
+COVERED = ["_validate", "_check", "_finite", "_fit", "_asked", "_start", "_sample", "models", "data/_series", "checks"]
 
 
 def messages(name):

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,6 +111,82 @@ def test_draws_go_to_a_file_by_the_arviz_schema(here, capsys):
     assert "already" in capsys.readouterr().err
 
 
+def same_trees(one, other):
+    import xarray as xr
+
+    with xr.open_datatree(one, engine="zarr") as one, xr.open_datatree(other, engine="zarr") as other:
+        assert set(one.children) == set(other.children)
+        for name, group in one.children.items():
+            xr.testing.assert_equal(other[name].to_dataset(), group.to_dataset())
+
+
+def test_paths_by_several_processes_are_those_of_one(here, capsys, monkeypatch):
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    asked = ["sample", "run", "--draws", "20", "--paths", "7"]
+    printed(capsys, *asked, "--out", "one.zarr", "--chunk", "64")
+    facts = printed(capsys, *asked, "--out", "two.zarr", "--chunk", "40", "--processes", "2")
+    assert facts["processes"] == 2
+    same_trees(here / "one.zarr", here / "two.zarr")
+    assert not list(here.glob(".two.zarr.partial*"))
+
+
+def test_paths_that_were_stopped_go_on_by_the_same_command(here, capsys, monkeypatch):
+    asked = ["sample", "run", "--draws", "20", "--paths", "3", "--chunk", "40", "--summary", "--quiet", "--out"]
+    assert main([*asked, "whole.zarr"]) == 0
+    path, starts = nmax.Posterior.path, []
+
+    def stopped(self, draws, **stretch):
+        starts.append(stretch["start"])
+        if len(starts) == 3:
+            raise KeyboardInterrupt
+        return path(self, draws, **stretch)
+
+    monkeypatch.setattr(nmax.Posterior, "path", stopped)
+    assert main([*asked, "stopped.zarr"]) == 130
+    said = capsys.readouterr().err
+    assert "what is done is kept. Go on with:  nmax sample run --out stopped.zarr" in said
+    assert not (here / "stopped.zarr").exists()
+    assert main([*asked, "stopped.zarr", "--seed", "2"]) == 2
+    assert "must be asked for as it was begun; theta was" in capsys.readouterr().err
+    starts[:] = [None] * 5
+    assert main(shlex.split(said.split("Go on with:  nmax ")[1]) + ["--quiet"]) == 0
+    assert starts[5:] == [40, 80, 120]  # what was there is not made again
+    same_trees(here / "whole.zarr", here / "stopped.zarr")
+
+
+def test_processes_that_fail_are_reported(here, capsys, monkeypatch):
+    from nmax.cli._output import InputError
+    from nmax.cli._shares import ShareError, in_shares, shares_of_cores
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with pytest.raises(InputError, match="there is none"):
+        in_shares(["sample", "nowhere", "--out", "paths.zarr"], 1, lambda: None)
+    (here / "breaks.py").write_text("import os\nos._exit(7)\n", encoding="utf-8")
+    with pytest.raises(ShareError, match="it ended with code 7"):
+        in_shares(["sample", "run", "--out", "paths.zarr", "--model", "breaks.py"], 2, lambda: None)
+    shares = list(shares_of_cores(3))
+    assert len(shares) == 3
+    if shares[0] is not None:
+        assert set().union(*shares) == os.sched_getaffinity(0)
+
+
+def test_a_long_series_goes_to_zarr_and_says_why(here, capsys, monkeypatch):
+    monkeypatch.setattr("nmax.export.LARGEST", 10_000)
+    assert main(["sample", "run", "--draws", "50", "--paths", "50", "--quiet"]) == 0
+    assert "they go to run/samples.zarr, piece by piece" in capsys.readouterr().out
+    assert (here / "run" / "samples.zarr").is_dir()
+    shutil.rmtree(here / "run" / "samples.zarr")
+    for extra, says in (
+        (["--out", "long.nc", "--paths", "50"], "Pass --out long.zarr"),
+        (["--out", "draws.nc", "--paths", "2", "--processes", "2"], "are for a .zarr"),
+        (["--out", "draws.zarr", "--processes", "0"], "--processes must be 1 or more"),
+        (["--exact", "--summary"], "leave them out"),
+    ):
+        assert main(["sample", "run", *extra]) == 2
+        assert says in capsys.readouterr().err
+
+
 def test_a_forecast_goes_on_from_the_last_row(here, capsys):
     facts = printed(capsys, "forecast", "run", "--steps", "5", "--draws", "200")
     rows = rows_of(facts["file"])
@@ -182,3 +260,24 @@ def test_an_interrupt_leaves_a_run_that_goes_on(here):
     with np.load(here / "stopped" / "fitted.npz") as one, np.load(here / "run" / "fitted.npz") as other:
         for name in set(one.files) - {"nmax"}:
             np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_a_signal_is_heeded_where_nothing_looks_up():
+    """As in a long compilation: Python's own handlers wait until it is over."""
+    code = """
+import hashlib
+from nmax.cli import _stop
+_stop.PATIENCE = 0.5
+with _stop.heeded(lambda number: f"ended by {number}"):
+    print(flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=-1, stderr=-1, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.send_signal(number)
+            said = process.communicate(timeout=60)[1]
+        assert process.returncode == 128 + number
+        assert f"ended by {int(number)}" in said

@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "nmax"
 LAYERS = [
-    {"_types", "_check", "_noise", "_small", "_iterates", "_store", "_trees", "_processes"},
-    {"data", "flows", "_checkpoint"},
+    {"_types", "_check", "_noise", "_small", "_iterates", "_store", "_trees", "_processes", "_lock"},
+    {"data", "flows", "_checkpoint", "_claim"},
     {"models", "features"},
     {"_first_guess", "reference"},
     {"lookahead", "_validate"},
@@ -33,6 +33,7 @@ LAYERS = [
         "_settings",
         "_guide_file",
         "_identity",
+        "_asked",
     },
     {"_train", "_start", "_chains", "_draw"},
     {"_natural", "_find", "_chain_file", "_particles", "_forecast"},

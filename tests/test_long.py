@@ -143,6 +143,51 @@ def test_a_changed_or_vanished_file_ends_the_reading(tmp_path):
         long.view(0, 10)
 
 
+def test_a_file_cut_short_is_an_error_and_not_the_end_of_the_process(tmp_path):
+    """Pages of a mapped file that are gone would end the interpreter with SIGBUS."""
+    place = on_disk(tmp_path, rows(length=200_000)).source
+    place.read(150_000, 150_010)
+    with open(tmp_path / "y.npy", "r+b") as file:
+        file.truncate(300_000)
+    with pytest.raises(nmax.data.SourceChangedError, match="must not change"):
+        place.read(150_000, 150_010)
+    place.stamp = place._stamp()  # as if it had been cut short between the look at the file and the reading
+    with pytest.raises(nmax.data.SourceChangedError, match="must not change"):
+        place.read(150_000, 150_010)
+    with pytest.raises(ValueError, match="must be a whole .npy file"):
+        source(tmp_path / "y.npy")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "i2", "?"])
+@pytest.mark.parametrize("columns", [0, 1, 3])
+def test_rows_are_read_whatever_the_layout_of_the_file(tmp_path, order, kind, columns):
+    y = np.random.default_rng(0).integers(0, 100, size=(50, columns) if columns else 50).astype(kind, order=order)
+    np.save(tmp_path / "y.npy", y)
+    seen, inputs = source(tmp_path / "y.npy", inputs=1 if columns == 3 else 0).read(7, 31)
+    np.testing.assert_array_equal(np.concatenate([seen, inputs], axis=1), y[7:31].reshape(24, -1).astype(np.float64))
+
+
+def test_a_zarr_folder_that_changes_is_noticed(tmp_path, monkeypatch):
+    """A chunk that is gone would read as zeros."""
+    import zarr
+
+    monkeypatch.setattr("nmax.data._source.OFTEN", 0.0)
+    monkeypatch.setattr("nmax.data._source.SELDOM", 0.0)
+    zarr.open_array(str(tmp_path / "y.zarr"), mode="w", shape=(5_001, 1), chunks=(500, 1), dtype="f4")[:] = rows()
+    place = source(tmp_path / "y.zarr")
+    before, found = place.read(700, 900)[0], LongSeries(place, statistics_of(place))
+    chunks = sorted(file for file in (tmp_path / "y.zarr").rglob("*") if file.is_file() and file.stat().st_size > 900)
+    chunks[1].rename(tmp_path / "away")
+    with pytest.raises(nmax.data.SourceChangedError, match="must not change"):
+        found.view(700, 200)
+    (tmp_path / "away").rename(chunks[1])
+    np.testing.assert_array_equal(place.read(700, 900)[0], before)
+    (tmp_path / "y.zarr").rename(tmp_path / "gone.zarr")
+    with pytest.raises(nmax.data.SourceChangedError, match="is gone"):
+        found.view(700, 200)
+
+
 def test_what_cannot_be_a_series_is_refused(tmp_path):
     bad = rows()
     bad[2_345] = np.inf

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +14,20 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import xarray as xr
 from numpyro.distributions.transforms import AffineTransform
 
 import nmax
 from nmax import _train
 from nmax._checkpoint import FolderKeeper
+from nmax._claim import LOCK, Claim
 from nmax._identity import described_distribution, model_identity
+from nmax._lock import locked
+from nmax._run_folder import save_results
+from nmax._series_file import STATISTICS, _kept
 from nmax._store import DamagedFileError, read_arrays, write_arrays, write_bytes
 from nmax._trees import named_leaves, with_leaves
+from nmax.cli import main
 
 THETA = {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}
 PLAIN = {
@@ -132,6 +140,15 @@ def test_the_folder_can_be_read_without_nmax(finished):
     assert json.loads((folder / "summary.json").read_text())["parameters"]["noise"]["sd"] > 0
     with np.load(folder / "fitted.npz", allow_pickle=False) as file:
         assert "guide.theta_flow.head.loc" in file.files
+
+
+def test_results_of_a_long_series_hold_no_paths(finished, tmp_path, monkeypatch):
+    *_, fit = finished
+    monkeypatch.setattr("nmax._run_folder.SHORT", 100)
+    save_results(fit, tmp_path, draws=20)
+    with xr.open_datatree(tmp_path / "posterior.nc", engine="h5netcdf") as tree:
+        assert tree["posterior"]["noise"].sizes["draw"] == 20
+        assert "posterior_paths" not in tree
 
 
 def test_the_same_call_reads_a_finished_run(finished, monkeypatch):
@@ -284,3 +301,85 @@ def test_neural_layers_of_the_look_ahead_are_kept_too(tmp_path, monkeypatch):
     resumed = nmax.resume(tmp_path / "copy", model, progress=False)
     same(resumed.guide, whole.guide)
     same(nmax.load(tmp_path / "copy", model).guide, whole.guide)
+
+
+HOLDER = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(flush=True); time.sleep(99)"
+
+
+def test_two_runs_in_one_folder_are_refused_until_the_first_is_dead(tmp_path, monkeypatch, capsys):
+    model, folder, options = nmax.models.ar1(), tmp_path / "run", PLAIN | {"steps": 10}
+    with monkeypatch.context() as patch:
+        stop_after(patch, 0)
+        with pytest.raises(KeyboardInterrupt):
+            nmax.fit(model, data(), out=folder, **options)
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != LOCK}
+    other = subprocess.Popen([sys.executable, "-c", HOLDER, folder / LOCK], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        other.stdout.readline()
+        for call in (lambda: nmax.fit(model, data(), out=folder, **options), lambda: nmax.resume(folder, model)):
+            with pytest.raises(nmax.RunInUseError, match="one run at a time; another process is fitting in it"):
+                call()
+        (tmp_path / "model.py").write_text("import nmax\nmodel = nmax.models.ar1()\n", encoding="utf-8")
+        assert main(["resume", str(folder), "--model", str(tmp_path / "model.py"), "--quiet"]) == 2
+        assert "wait until that is over" in capsys.readouterr().err
+        np.savetxt(tmp_path / "y.csv", data(), header="y", comments="")
+        write_bytes(folder / "source.json", b"{}")
+        assert main(["fit", str(tmp_path / "model.py"), str(tmp_path / "y.csv"), "--out", str(folder), "--quiet"]) == 2
+        assert "one run at a time" in capsys.readouterr().err
+        assert all(file.read_bytes() == content for file, content in before.items())
+    finally:
+        other.kill()
+        other.communicate()
+    assert nmax.resume(folder, model, progress=False).steps == 10
+
+
+def test_a_folder_is_held_once_and_given_back(tmp_path):
+    with Claim(tmp_path) as claim:
+        assert claim.held
+        assert str(os.getpid()) in (tmp_path / LOCK).read_text()
+        with Claim(tmp_path) as inner:  # what is called within may take it again
+            assert not inner.held
+        with ThreadPoolExecutor(1) as thread, pytest.raises(nmax.RunInUseError, match=f"process {os.getpid()} on"):
+            thread.submit(Claim(tmp_path).take).result()
+    (tmp_path / "run.json").write_text('{"status": "finished"}')
+    with Claim(tmp_path) as claim:
+        assert not claim.held  # a finished run is only read
+
+
+@pytest.mark.parametrize("missing", ["system", "file system", "permission"])
+def test_without_locks_everything_goes_on(tmp_path, monkeypatch, missing):
+    def refused(*arguments, **options):
+        raise OSError(95 if missing == "file system" else 30, "Operation not supported")
+
+    if missing == "system":
+        monkeypatch.setattr("nmax._lock.fcntl", None)
+    else:
+        monkeypatch.setattr("fcntl.flock" if missing == "file system" else "os.open", refused)
+    with Claim(tmp_path) as claim:
+        assert not claim.held
+        with locked(tmp_path / LOCK, wait=True) as held:
+            assert not held
+
+
+def test_what_a_killed_process_left_behind_is_removed(tmp_path):
+    for folder, name in (("", "run.json"), ("", "check.json"), ("checkpoints", "step-0000000100.npz")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f".{name}.4711.partial").write_bytes(b"half")
+    nmax.fit(nmax.models.ar1(), data(), out=tmp_path, **PLAIN | {"steps": 10})
+    assert [file.name for file in tmp_path.rglob("*.partial")] == [".check.json.4711.partial"]  # a check may be at work
+
+
+@pytest.mark.parametrize("settings", [{}, {"mtime": True}])
+def test_statistics_of_a_series_on_disk_are_kept_and_made_again_where_they_are_damaged(tmp_path, settings):
+    np.save(tmp_path / "y.npy", data())
+    place, folder = nmax.source(tmp_path / "y.npy"), tmp_path / "run"
+    options = PLAIN | {"steps": 10}
+    first = nmax.fit(nmax.models.ar1(), place, out=folder, **options)
+    assert _kept(folder / STATISTICS, place) is not None
+    if settings:
+        os.utime(tmp_path / "y.npy", (1, 1))
+        assert _kept(folder / STATISTICS, nmax.source(tmp_path / "y.npy")) is None
+    else:
+        (folder / STATISTICS).write_bytes(b"no")
+    same(nmax.load(folder, nmax.models.ar1()).guide, first.guide)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from nmax._claim import RunInUseError
+from nmax._finite import NoPosteriorError
+from nmax._train import DivergedError
 from nmax.cli import _check, _fit, _forecast, _info, _new, _report, _reproduce, _sample, _simulate
 from nmax.cli._output import InputError
+from nmax.cli._stop import Terminated, heeded, leave
 
 COMMANDS = (_new, _simulate, _fit, _check, _sample, _forecast, _report, _info, _reproduce)
 EXAMPLE = """a first run:
@@ -25,8 +28,7 @@ exit codes: 0 done, 1 a claim of the paper failed, 2 input that cannot be right,
 130 interrupted and 143 terminated (a fit can be resumed)"""
 
 
-class Terminated(KeyboardInterrupt):
-    """The system asked the process to end: a checkpoint is written, as for an interrupt."""
+HOPELESS = (DivergedError, NoPosteriorError)  # the same call would come to the same end
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,10 +46,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     options.resumable = None  # a command that can be taken up again says how
     shown, warnings.showwarning = warnings.showwarning, _warned
-    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        with heeded(lambda number: _stopped(options, terminated=number != 2)):
+            return _ended(options)
+    except KeyboardInterrupt as stop:
+        print(_stopped(options, terminated=isinstance(stop, Terminated)), file=sys.stderr)
+        code = 143 if isinstance(stop, Terminated) else 130
+        if arguments is None:  # as a program: to take Python down while the compiler is at work can crash it
+            leave(code)
+        return code
+    finally:
+        warnings.showwarning = shown
+
+
+def _ended(options: argparse.Namespace) -> int:
+    """Run the command; the exit code for what can go wrong."""
     try:
         return options.run(options)
-    except (InputError, FileNotFoundError, IsADirectoryError, TypeError, ValueError) as error:
+    except (InputError, FileNotFoundError, IsADirectoryError, TypeError, ValueError, RunInUseError) as error:
         if _ours(error):
             print(f"nmax: {error}", file=sys.stderr)
             return 2
@@ -55,20 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
     except (OSError, RuntimeError, ArithmeticError, ImportError, MemoryError) as error:
         print(f"nmax: broke off: {error or type(error).__name__}", file=sys.stderr)
-        _say_how_to_go_on(options)
+        if options.resumable and not isinstance(error, HOPELESS):
+            print(_how_to_go_on(options), file=sys.stderr)
         return 3
-    except KeyboardInterrupt as stop:
-        print(f"nmax: {'terminated' if isinstance(stop, Terminated) else 'stopped'}.", file=sys.stderr)
-        _say_how_to_go_on(options)
-        return 143 if isinstance(stop, Terminated) else 130
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-        warnings.showwarning = shown
 
 
-def _say_how_to_go_on(options: argparse.Namespace) -> None:
-    if options.resumable:
-        print(f"nmax: what is done is kept. Go on with:  {options.resumable}", file=sys.stderr)
+def _stopped(options: argparse.Namespace, *, terminated: bool) -> str:
+    said = f"nmax: {'terminated' if terminated else 'stopped'}."
+    return f"{said}\n{_how_to_go_on(options)}" if options.resumable else said
+
+
+def _how_to_go_on(options: argparse.Namespace) -> str:
+    return f"nmax: what is done is kept. Go on with:  {options.resumable}"
 
 
 def _ours(error: BaseException) -> bool:
@@ -81,8 +95,3 @@ def _warned(message, category, filename, lineno, file=None, line=None) -> None:
     """A warning for a person: its text, not its place in the code."""
     del category, filename, lineno, file, line
     print(f"nmax: {message}", file=sys.stderr)
-
-
-def _terminate(number, frame) -> None:
-    del number, frame
-    raise Terminated

@@ -7,8 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from nmax._claim import FINISHED, LOCK, RUN, Claim
 from nmax.cli._data import add_data, table_from
-from nmax.cli._model_file import add_run, keep_source, model_from, model_of_run
+from nmax.cli._model_file import SOURCE, add_run, keep_source, model_from, model_of_run
 from nmax.cli._output import InputError, Output, add_json, add_quiet
 
 GUIDES = ("lookahead", "nma")
@@ -73,22 +74,24 @@ def run(options: argparse.Namespace) -> int:
     guide: Any = nmax.LookaheadGuide() if options.guide == "lookahead" else nmax.MovingAverageGuide()
     if first:
         _refuse_other_run(options.out)
-        keep_source(options.out, options.model, {"data": str(options.data.resolve()), "read_with": _read_with(options)})
-    options.resumable = f"nmax resume {shlex.quote(str(options.out))}"
-    posterior = nmax.fit(
-        model,
-        table,
-        key=jr.key(options.seed),
-        guide=guide,
-        steps=options.steps,
-        window=options.window,
-        draws=options.draws,
-        out=options.out,
-        checkpoint_every=options.checkpoint_every,
-        progress=first and not (options.quiet or options.json),
-    )
-    _part(options)
-    return _told(options, options.out, posterior) if first else 0
+    with Claim(options.out) as claim:
+        if first:
+            _begin(claim, options)
+        options.resumable = f"nmax resume {shlex.quote(str(options.out))}"
+        posterior = nmax.fit(
+            model,
+            table,
+            key=jr.key(options.seed),
+            guide=guide,
+            steps=options.steps,
+            window=options.window,
+            draws=options.draws,
+            out=options.out,
+            checkpoint_every=options.checkpoint_every,
+            progress=first and not (options.quiet or options.json),
+        )
+        _part(options)
+        return _told(options, options.out, posterior) if first else 0
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -97,11 +100,12 @@ def resume(options: argparse.Namespace) -> int:
 
     first = _together(options)
     model = model_of_run(options.folder, options.model)
-    options.resumable = f"nmax resume {shlex.quote(str(options.folder))}"
-    quiet = options.quiet or options.json or not first
-    posterior = nmax.resume(options.folder, model, progress=not quiet, checkpoint_every=options.checkpoint_every)
-    _part(options)
-    return _told(options, options.folder, posterior) if first else 0
+    with Claim(options.folder):
+        options.resumable = f"nmax resume {shlex.quote(str(options.folder))}"
+        quiet = options.quiet or options.json or not first
+        posterior = nmax.resume(options.folder, model, progress=not quiet, checkpoint_every=options.checkpoint_every)
+        _part(options)
+        return _told(options, options.folder, posterior) if first else 0
 
 
 def _together(options: argparse.Namespace) -> bool:
@@ -110,7 +114,8 @@ def _together(options: argparse.Namespace) -> bool:
         return True
     import jax
 
-    jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM, at which we keep a checkpoint
+    if hasattr(jax.config, "jax_enable_preemption_service"):  # it would swallow SIGTERM, at which we keep a checkpoint
+        jax.config.update("jax_enable_preemption_service", False)
     given = (options.coordinator, options.processes, options.process)
     if any(part is not None for part in given) and not all(part is not None for part in given):
         raise InputError("--coordinator, --processes and --process belong together; pass all of them, or none under Slurm.")
@@ -133,8 +138,10 @@ def _part(options: argparse.Namespace) -> None:
 
 def _told(options: argparse.Namespace, folder: Path, posterior: Any) -> int:
     """Check what was fitted, write the results, and say what came of it."""
-    from nmax._run_folder import save_check, save_results
+    from nmax._run_folder import read_run, save_check, save_results
 
+    if read_run(folder)["status"] != FINISHED:  # there was a warning with the reason
+        raise OSError(f"the result must be in {folder}; it could not be written. Make room, or mend the folder.")
     save_results(posterior, folder)
     out, options.resumable = Output(options), f"nmax check {shlex.quote(str(folder))}"
     if not options.no_check and posterior.checked is None:
@@ -151,10 +158,25 @@ def _told(options: argparse.Namespace, folder: Path, posterior: Any) -> int:
     return out.end()
 
 
+def _begin(claim: Claim, options: argparse.Namespace) -> None:
+    """Take the folder, and write down what the run is made from; of a run that is there already that is known."""
+    folder = options.out
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        claim.take()
+        if not (folder / RUN).exists() or not (folder / SOURCE).exists():
+            keep_source(folder, options.model, {"data": str(options.data.resolve()), "read_with": _read_with(options)})
+    except OSError as error:
+        raise InputError(
+            f"--out must be a folder that can be written to; {folder} cannot: {error.strerror or error}. Nothing was done; "
+            "choose another one."
+        ) from error
+
+
 def _refuse_other_run(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out must be a folder; {folder} is a file.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "source.json").exists():
+    if folder.is_dir() and {file.name for file in folder.iterdir()} - {LOCK} and not (folder / SOURCE).exists():
         raise InputError(f"--out must be a new folder or one that `nmax fit` has made; {folder} has other files in it.")
 
 

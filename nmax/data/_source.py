@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import abc
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+OFTEN, SELDOM = 1.0, 50  # seconds between two looks at all files of a Zarr folder, and how many times as long as one takes
 
 
 class SourceChangedError(RuntimeError):
@@ -33,9 +36,15 @@ class Source(abc.ABC):
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Observations and inputs of rows `start, ..., stop - 1`, shapes (rows, d_y) and (rows, k), NaN where missing."""
 
+    def check_unchanged(self) -> None:  # noqa: B027  by default nothing can be told
+        """Raise `SourceChangedError` if the rows are not those that they were at first, as far as that can be told."""
 
-class FileSource(Source):
-    """A source in one file, which must not change while it is read."""
+
+class StampedSource(Source):
+    """A source in one place, which must not change while it is read."""
+
+    place: Path
+    stamp: tuple[int, ...]
 
     def __init__(self, place: str | os.PathLike[str]):
         self.place = Path(place)
@@ -50,58 +59,94 @@ class FileSource(Source):
                 f"{self.place} must stay where it is while it is read; it is gone ({error.strerror}). Put it back and go on "
                 "from the last checkpoint."
             ) from error
+        self._compare(now)
+
+    def _compare(self, now: tuple[int, ...]) -> None:
         if now != self.stamp:
             raise SourceChangedError(
-                f"{self.place} must not change while it is read; its size or time of change is another. Put the old file "
+                f"{self.place} must not change while it is read; its size or time of change is another. Put the old one "
                 "back and go on from the last checkpoint, or begin a new run."
             )
 
-    def _stamp(self) -> tuple[int, int, int]:
-        found = os.stat(self.place)  # pyright: ignore[reportArgumentType]
-        return found.st_size, found.st_mtime_ns, found.st_ino
+    @abc.abstractmethod
+    def _stamp(self) -> tuple[int, ...]:
+        """Numbers that a change of the rows changes, the size in bytes and the time first."""
+
+
+class FileSource(StampedSource):
+    """A source in one file."""
+
+    def _stamp(self) -> tuple[int, ...]:
+        return _stamp_of(os.stat(self.place))
 
 
 class ArraySource(FileSource):
-    """A `.npy` file, mapped into memory: the system reads pages of it when they are looked at, and forgets them again.
+    """A `.npy` file, read a stretch at a time.
 
-    The file is opened anew for each stretch, lest pages that were looked at count as memory of this process.
+    It is not mapped into memory: that a mapped file is cut short, or that its disk fails, ends the process without a word.
     """
 
     def __init__(self, place: str | os.PathLike[str], *, inputs: int = 0):
         super().__init__(place)
-        array = self._open()
+        try:
+            array = np.load(self.place, mmap_mode="r", allow_pickle=False)  # for the header alone; no row is looked at
+        except (ValueError, EOFError) as error:
+            raise ValueError(
+                f"{place} must be a whole .npy file of numbers; NumPy cannot read it: {error}. Write it again."
+            ) from error
         if array.ndim not in (1, 2) or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
             raise ValueError(
                 f"{place} must hold numbers of shape (rows, columns) or (rows,); got {array.dtype}, {array.shape}."
             )
         if np.issubdtype(array.dtype, np.complexfloating):
             raise ValueError(f"{place} must hold real numbers; got {array.dtype}.")
-        width = 1 if array.ndim == 1 else array.shape[1]
-        if not 0 <= inputs < width:
-            raise ValueError(f"`inputs` must leave at least one of the {width} columns for y; got {inputs}.")
-        self.rows, seen = len(array), width - inputs
+        self._width = 1 if array.ndim == 1 else array.shape[1]
+        if not 0 <= inputs < self._width:
+            raise ValueError(f"`inputs` must leave at least one of the {self._width} columns for y; got {inputs}.")
+        self._dtype, self._begins = array.dtype, array.offset  # pyright: ignore[reportAttributeAccessIssue]
+        self._by_column = self._width > 1 and not array.flags.c_contiguous
+        self.rows, seen = len(array), self._width - inputs
         self.columns = ("y",) if seen == 1 else tuple(f"y{k}" for k in range(seen))
         self.input_columns = ("u",) if inputs == 1 else tuple(f"u{k}" for k in range(inputs))
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Source.read`; the last columns are the inputs, where there are some."""
         self.check_unchanged()
-        rows = np.array(self._open()[start:stop], np.float64)
-        rows = rows[:, None] if rows.ndim == 1 else rows
+        with open(self.place, "rb", buffering=0) as file:
+            if self._by_column:
+                columns = [self._numbers(file, k * self.rows + start, stop - start) for k in range(self._width)]
+                rows = np.stack(columns, axis=1)
+            else:
+                rows = self._numbers(file, start * self._width, (stop - start) * self._width).reshape(-1, self._width)
+            self._compare(_stamp_of(os.fstat(file.fileno())))  # nor may it have changed meanwhile
         seen = len(self.columns)
-        return rows[:, :seen], rows[:, seen:]
+        return rows[:, :seen].astype(np.float64), rows[:, seen:].astype(np.float64)
 
-    def _open(self) -> np.ndarray:
-        return np.load(self.place, mmap_mode="r", allow_pickle=False)  # pyright: ignore[reportArgumentType]
+    def _numbers(self, file: Any, first: int, count: int) -> np.ndarray:
+        """So many numbers of the file from the `first` on."""
+        size = self._dtype.itemsize
+        content = np.empty(count * size, np.uint8)
+        file.seek(self._begins + first * size)
+        left = memoryview(content)
+        while len(left):
+            got = file.readinto(left)
+            if not got:
+                self._compare(())
+            left = left[got:]
+        return content.view(self._dtype)
 
 
-class ZarrSource(Source):
-    """A Zarr array of shape (rows, columns) or (rows,), or a group with one such array called `y` and perhaps `inputs`."""
+class ZarrSource(StampedSource):
+    """A Zarr array of shape (rows, columns) or (rows,), or a group with one such array called `y` and perhaps `inputs`.
+
+    A chunk that is not there reads as missing values, so all files are looked at for changes, as often as takes no time.
+    """
 
     def __init__(self, place: str | os.PathLike[str]):
         import zarr
 
-        self.place = Path(place)
+        super().__init__(place)
+        self._looked, self._took = time.monotonic(), 0.0
         opened: Any = zarr.open(str(place), mode="r")
         is_group = hasattr(opened, "keys")
         if is_group and "y" not in opened:
@@ -115,9 +160,19 @@ class ZarrSource(Source):
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Source.read`."""
+        if time.monotonic() - self._looked > max(OFTEN, SELDOM * self._took):
+            self.check_unchanged()
         y = np.asarray(self._y[start:stop], np.float64).reshape(stop - start, -1)
         nothing = np.zeros((stop - start, 0))
         return y, nothing if self._inputs is None else np.asarray(self._inputs[start:stop], np.float64).reshape(len(y), -1)
+
+    def _stamp(self) -> tuple[int, ...]:
+        begun = time.monotonic()
+        os.stat(self.place)
+        found = [os.stat(Path(at, name)) for at, _, names in os.walk(self.place) for name in names]
+        self._looked, self._took = time.monotonic(), time.monotonic() - begun
+        times = [one.st_mtime_ns for one in found]
+        return sum(one.st_size for one in found), max(times, default=0), len(found), sum(times)
 
 
 class ParquetSource(FileSource):
@@ -172,6 +227,10 @@ def source(place: str | os.PathLike[str], **options: Any) -> Source:
     if path.suffix not in kinds:
         raise ValueError(f"A series on disk must be one of {', '.join(kinds)}; got {path}.")
     return kinds[path.suffix](path, **options)
+
+
+def _stamp_of(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def _names(letter: str, array: Any) -> tuple[str, ...]:

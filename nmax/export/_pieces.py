@@ -7,13 +7,13 @@ an empty file for each piece that is complete. When all are, the folder is put i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nmax._lock import locked
 from nmax._store import plain, read_json, write_json
 
 REQUEST, DONE, LOCK, CONTENT = "request.json", "done", "lock", "content"
@@ -30,7 +30,7 @@ class Pieces:
 
     def __init__(self, folder: Path, count: int):
         self.folder, self.count = folder, count
-        self._partial = folder.with_name(f".{folder.name}.partial")
+        self._partial = in_the_making(folder)
         self.content = self._partial / CONTENT
 
     def begin(self, request: dict[str, Any], prepare: Callable[[Path], None]) -> None:
@@ -43,6 +43,9 @@ class Pieces:
         (self._partial / DONE).mkdir(parents=True, exist_ok=True)
         request = plain({**request, "pieces": self.count})
         with self._alone():
+            if self.folder.exists():  # others were done before this one had begun
+                shutil.rmtree(self._partial, ignore_errors=True)
+                raise FileExistsError(f"{self.folder} is there already; ask for another one.")
             if not (self._partial / REQUEST).exists():
                 shutil.rmtree(self.content, ignore_errors=True)
                 prepare(self.content)
@@ -71,14 +74,20 @@ class Pieces:
         Args:
             complete: what is to be done with the folder before.
         """
-        with self._alone():
-            if self.folder.exists():  # another process was as quick
-                return True
-            if len(os.listdir(self._partial / DONE)) < self.count:
-                return False
-            complete(self.content)
-            os.replace(self.content, self.folder)
-            shutil.rmtree(self._partial)
+        try:
+            with self._alone():
+                if self.folder.exists():  # another process was as quick
+                    return True
+                if len(os.listdir(self._partial / DONE)) < self.count:
+                    return False
+                complete(self.content)
+                os.replace(self.content, self.folder)
+                away = self._partial.with_name(f"{self._partial.name}.{os.getpid()}")
+                os.replace(self._partial, away)  # in one step: others may be about to look into it
+                shutil.rmtree(away, ignore_errors=True)
+        except FileNotFoundError:
+            if not self.folder.exists():
+                raise
         return True
 
     def _mark(self, number: int) -> Path:
@@ -87,12 +96,19 @@ class Pieces:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """One process at a time; the system takes the lock from one that dies."""
-        with open(self._partial / LOCK, "w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self._partial / LOCK, wait=True):
             yield
 
 
-def how_many(folder: Path) -> int | None:
-    """Pieces that are complete of a folder in the making; None where there is none."""
-    done = folder.with_name(f".{folder.name}.partial") / DONE
-    return len(os.listdir(done)) if done.is_dir() else None
+def in_the_making(folder: Path) -> Path:
+    """Where a folder lies until it is whole."""
+    return folder.with_name(f".{folder.name}.partial")
+
+
+def how_many(folder: Path) -> tuple[int, int | None]:
+    """Pieces that are complete of a folder in the making, and of how many; None where that is not known."""
+    partial = in_the_making(folder)
+    try:
+        return len(os.listdir(partial / DONE)), read_json(partial / REQUEST)["pieces"]
+    except FileNotFoundError:
+        return 0, None

@@ -34,6 +34,12 @@ def to_datatree(
     return xr.DataTree.from_dict(parts, name="nmax")
 
 
+def small_tree(posterior: Any, *, draws: int, key: PRNGKeyArray | None = None) -> xr.DataTree:
+    """The part of the tree that does not grow with the series: neither paths nor data."""
+    source = source_of(posterior, draws, 1, key=jr.key(0) if key is None else check_key(key))
+    return xr.DataTree.from_dict(small_groups(source, None), name="nmax")
+
+
 def stretch(source: Source, start: int, stop: int) -> dict[str, xr.Dataset]:
     """Rows `start, ..., stop - 1` of the groups that run along the series."""
     x = source.path(start, stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,13 @@ def to_zarr(
     forecast: Forecast | int | None = None,
     summary: bool = False,
     share: tuple[int, int] = ALONE,
+    told: Callable[[], object] = lambda: None,
     key: PRNGKeyArray | None = None,
 ) -> Path:
-    """Write the tree of `to_datatree` to a new folder, `chunk` rows at a time; see `nmax.Posterior.to_zarr`."""
+    """Write the tree of `to_datatree` to a new folder, `chunk` rows at a time; see `nmax.Posterior.to_zarr`.
+
+    `told` is called after each piece.
+    """
     key = jr.key(0) if key is None else check_key(key)
     chunk, folder, share = check_count("chunk", chunk), Path(folder), _share(share)
     if folder.exists():
@@ -60,6 +65,7 @@ def to_zarr(
         for group, part in part_of(source, start, stop).items():
             _put(part, pieces.content / group, slice(start, stop))
         pieces.done(number)
+        told()
     pieces.finish(lambda content: zarr.consolidate_metadata(str(content), zarr_format=2))
     return folder
 

@@ -1,0 +1,117 @@
+"""Paths written by several processes of this machine: each has its share of the pieces and of the cores."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from nmax.cli._output import InputError
+
+LOOK = 0.2  # seconds between two looks at the processes
+GRACE = 30.0  # seconds in which they must have ended when they are told to
+
+
+class ShareError(RuntimeError):
+    """One of the processes that share the work has failed."""
+
+
+def in_shares(command: Sequence[str], count: int, told) -> None:
+    """Run a command of `nmax` in so many processes, each with `--share K/N` and a part of the cores, until all are done.
+
+    If one fails the others are stopped, too; so they are when this process is interrupted, or dies.
+
+    Args:
+        command: arguments of `nmax`.
+        count: how many processes.
+        told: called now and then while they are at work.
+    """
+    running: list[tuple[subprocess.Popen, IO[bytes]]] = []
+    try:
+        for number, cores in enumerate(shares_of_cores(count)):
+            said = tempfile.TemporaryFile()
+            running.append((_begun([*command, "--share", f"{number}/{count}"], cores, said), said))
+        while any(process.poll() is None for process, _ in running):
+            told()
+            if any(process.poll() for process, _ in running):
+                break
+            time.sleep(LOOK)
+        told()
+        for process, said in running:
+            if process.poll():
+                _refuse(process.returncode, said)
+    finally:
+        _stop([process for process, _ in running])
+
+
+def shares_of_cores(count: int) -> Iterator[set[int] | None]:
+    """The cores of each of so many processes; None where the system does not let them be chosen."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield from [None] * count
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    for number in range(count):
+        yield set(cores[number::count]) or {cores[number % len(cores)]}
+
+
+def end_with_parent() -> None:
+    """In one of the processes: stop when the one that has started them is gone, which closes the other end of the input."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="nmax-parent", daemon=True).start()
+
+
+def share_from(text: str) -> tuple[int, int]:
+    """`--share K/N` as numbers."""
+    number, _, count = text.partition("/")
+    return int(number), int(count)
+
+
+def _begun(arguments: Sequence[str], cores: set[int] | None, said: IO[bytes]) -> subprocess.Popen:
+    """A process on some cores: it has them from its first moment, so that its threads are as many as they are."""
+    mine = None if cores is None else os.sched_getaffinity(0)
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "nmax", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,  # Ctrl-C goes to this process alone, which passes it on
+        )
+    finally:
+        if mine is not None:
+            os.sched_setaffinity(0, mine)
+
+
+def _refuse(code: int, said: IO[bytes]) -> None:
+    said.seek(0)
+    text = said.read().decode(errors="replace").strip() or f"it ended with code {code}"
+    last = text.splitlines()[-1].removeprefix("nmax: ").removeprefix("broke off: ")
+    raise InputError(last) if code == 2 else ShareError(f"one of the processes failed, the others were stopped: {last}")
+
+
+def _stop(processes: Sequence[subprocess.Popen]) -> None:
+    """Have all of them end, one way or the other."""
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    until = time.monotonic() + GRACE
+    for process in processes:
+        try:
+            process.wait(max(until - time.monotonic(), 0.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
