@@ -22,6 +22,7 @@ from nmax._finite import NOT_FOUND, NoPosteriorError, check_finite
 from nmax._guide_file import guide_arrays, guide_from, guide_recipe
 from nmax._load import load
 from nmax._locate import Located, described, locate, relocate, training_windows
+from nmax._many import ManyPosterior, posterior_of
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
@@ -29,13 +30,13 @@ from nmax._progress import Meter, make_meter
 from nmax._reweigh import corrected
 from nmax._run_folder import EVERY, begin
 from nmax._series_file import looked_at, series_of
-from nmax._settings import FitSettings
+from nmax._settings import FitSettings, goal_of, guide_settings, instance_of
 from nmax._stages import Stages
 from nmax._start import Mode
 from nmax._train import DivergedError, Outcome, init, train
 from nmax._validate import check_model
 from nmax.checks import before, warn
-from nmax.data import LongSeries, Table, Windows, as_table
+from nmax.data import Series, Table, Tables, Windows, tables_of, windows_over
 from nmax.guides import Guide, LookaheadGuide, MovingAverageGuide, prior_centre
 from nmax.models import AbstractModel
 
@@ -43,7 +44,6 @@ WINDOW = 50
 DRAWS = 12
 PRETRAINED = 100_000  # rows of a series on disk that pre-training sees
 LOOKAHEAD_DRAWS = 6
-LOOKAHEAD_STEPS = 600
 LOOKAHEAD_RULE = Optimiser(rate=5e-3, hold=0, warmup=30, level=1 / 3, theta=False)
 
 
@@ -66,18 +66,18 @@ def fit(
     watch: Callable[[int, Guide], object] | None = None,
     out: str | os.PathLike[str] | None = None,
     checkpoint_every: float = EVERY,
-) -> Posterior:
+) -> Posterior | ManyPosterior:
     """Fit the joint posterior of the parameters and the latent path; the same arguments and key give the same result.
 
     Args:
         model: an `nmax.StateSpaceModel` or `nmax.SDE`.
         y: observations of shape (T + 1, d_y) or (T + 1,), row i belonging to state i; NaN where nothing was observed. Or a
             frame, a file, or a table, whose times are put on a grid: see `nmax.read`. Times that are numbers are put on the
-            grid of an SDE, whose step is `dt`.
+            grid of an SDE, whose step is `dt`. Or a list of these: independent series that share θ (docs/long.md).
         key: random key, `jax.random.key(0)` say.
         inputs: exogenous inputs of shape (T + 1, k), or in any other form that `y` may have, or a list of the names of
             columns of `y`; the model's functions (all but `initial`) then take a third argument: for the step that produces
-            $x_i$, and for $y_i$, row i.
+            $x_i$, and for $y_i$, row i. With a list of series a list of as many, or of names.
         guide: settings of the variational family: `nmax.LookaheadGuide()`, the default, or `nmax.MovingAverageGuide()`, the
             paper's.
         window: steps in a window; by default chosen by the look-ahead, 50 for the paper's guide. The cost of a training
@@ -98,7 +98,8 @@ def fit(
         checkpoint_every: seconds between two checkpoints, at the least.
 
     Returns:
-        The posterior: draws, paths, the ELBO, a summary, and why training ended.
+        The posterior: draws, paths, the ELBO, a summary, and why training ended. Of a list of series an
+        `nmax.ManyPosterior`: θ given all of them, and by `one(k)` the posterior of each.
 
     Raises:
         ValueError, TypeError: for input that cannot be right, before any work starts.
@@ -106,33 +107,33 @@ def fit(
     """
     asked = FitSettings(
         key=check_key(key),
-        guide=(settings := _settings(guide)),
-        goal=_goal(steps, until, settings),
+        guide=(settings := guide_settings(guide)),
+        goal=goal_of(steps, until, settings),
         window=None if window is None else check_count("window", window),
         draws=None if draws is None else check_count("draws", draws),
-        optimiser=None if optimiser is None else _instance("optimiser", optimiser, Optimiser),
+        optimiser=None if optimiser is None else instance_of("optimiser", optimiser, Optimiser),
         pretrain=check_count("pretrain", pretrain, least=0),
         pretrain_at=pretrain_at,
     )
     every = check_positive("checkpoint_every", checkpoint_every)
-    table = as_table(y, inputs, step=getattr(model, "dt", None))
+    table = tables_of(y, inputs, step=getattr(model, "dt", None))
     return _fitted(model, table, asked, None if out is None else Path(out), every, progress, watch)
 
 
 def _fitted(
     model: AbstractModel,
-    table: Table,
+    table: Table | Tables,
     asked: FitSettings,
     out: Path | None,
     every: float,
     progress: bool,
     watch: Callable[[int, Guide], object] | None,
-) -> Posterior:
+) -> Posterior | ManyPosterior:
     """Check what was asked for, then find the posterior; in a run folder, if there is one."""
     begun = time.perf_counter()
     series: Any = series_of(table, out, progress)
     few, head = looked_at(series, table)
-    check_model(model, few)
+    check_model(model, few, getattr(series, "members", ()))
     _check_start(asked.pretrain_at, model, asked.guide)
     width = None if asked.window is None else _window(asked.window, series.length)
     keeper, finished = Keeper(), False
@@ -140,7 +141,7 @@ def _fitted(
         keeper, finished = begin(out, model, table, series, asked, every)
     if finished and out is not None:
         return load(out, model)
-    warn(before(model, head, few), stacklevel=4)
+    warn(before(model, head, few, getattr(series, "firsts", None)), stacklevel=4)
     meter = make_meter(progress, asked.goal if isinstance(asked.goal, int) else None)
     method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average
     found: Any
@@ -148,7 +149,7 @@ def _fitted(
         windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)
     except np.linalg.LinAlgError as error:
         raise NoPosteriorError(f"{NOT_FOUND} (linear algebra: {error})") from error
-    posterior = Posterior(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
+    posterior = posterior_of(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
     posterior.notes = (*table.notes, *posterior.notes)
     check_finite(posterior)
     if out is not None:
@@ -167,12 +168,12 @@ def _fit_moving_average(
 ) -> tuple[Windows, Outcome]:
     """Pre-train the paper's guide, then train it."""
     settings: Any = asked.guide
-    windows, draws = Windows(series.length, width or min(WINDOW, series.length)), asked.draws or DRAWS
+    windows, draws = windows_over(series, width or min(WINDOW, series.length)), asked.draws or DRAWS
     guide_key, pretrain_key, train_key = jr.split(asked.key, 3)
 
     def pretrained() -> Guide:
         q, at = settings.build(model, series, key=guide_key), asked.pretrain_at
-        seen = series.beginning(PRETRAINED) if isinstance(series, LongSeries) else series
+        seen = series if isinstance(series, Series) else series.beginning(PRETRAINED)
         own = Windows(seen.length, min(windows.width, seen.length))
         return pretrain_guide(q, seen, own, draws, asked.pretrain, at=at, key=pretrain_key)
 
@@ -252,14 +253,6 @@ def _doubt(located: Located) -> str:
     return "; the last round was refused" if located.refused else "; the last round still moved it"
 
 
-def _settings(guide: Any) -> LookaheadGuide | MovingAverageGuide:
-    if guide is None:
-        return LookaheadGuide()
-    if not isinstance(guide, (LookaheadGuide, MovingAverageGuide)):
-        raise TypeError(f"`guide` must be an nmax.LookaheadGuide or an nmax.MovingAverageGuide; got {type(guide).__name__}.")
-    return guide
-
-
 def _check_start(start: Mapping[str, Any] | None, model: AbstractModel, settings: Any) -> None:
     if start is None:
         return
@@ -270,22 +263,6 @@ def _check_start(start: Mapping[str, Any] | None, model: AbstractModel, settings
         raise ValueError(f"`pretrain_at` must name the parameters {sorted(names)}; got {sorted(start)}.")
     if not np.isfinite(model.parameters.unconstrain(start)).all():
         raise ValueError(f"`pretrain_at` must lie inside the support of the prior; got {dict(start)}.")
-
-
-def _goal(steps: int | None, until: Converged | None, settings: Any) -> int | Converged:
-    if steps is not None and until is not None:
-        raise ValueError("Pass `steps`, a fixed number, or `until`, the settings for a stop when converged; got both.")
-    if steps is None and until is None and isinstance(settings, LookaheadGuide):
-        return LOOKAHEAD_STEPS
-    return check_count("steps", steps) if steps is not None else _instance("until", until, Converged)
-
-
-def _instance(name: str, value: Any, kind: type) -> Any:
-    if value is None:
-        return kind()
-    if not isinstance(value, kind):
-        raise TypeError(f"`{name}` must be an nmax.{kind.__name__}; got {type(value).__name__}.")
-    return value
 
 
 def _window(window: int, length: int) -> int:

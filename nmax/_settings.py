@@ -12,11 +12,13 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax import features as own_features
+from nmax._check import check_count
 from nmax._convergence import Converged
 from nmax._optimiser import Optimiser
 from nmax.features import AbstractFeature
 from nmax.guides import LookaheadGuide, MovingAverageGuide
 
+LOOKAHEAD_STEPS = 600  # of its neural layers
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (LookaheadGuide, MovingAverageGuide, Optimiser, Converged)}
 FEATURES: dict[str, type] = {
     name: kind
@@ -94,3 +96,30 @@ def _made(described: Any) -> Any:
         return described
     fields = {name: _made(value) for name, value in described.items() if name != "kind"}
     return (KINDS | FEATURES)[described["kind"]](**fields)
+
+
+def guide_settings(guide: Any) -> LookaheadGuide | MovingAverageGuide:
+    """The guide that was asked for, or the default one."""
+    if guide is None:
+        return LookaheadGuide()
+    if not isinstance(guide, (LookaheadGuide, MovingAverageGuide)):
+        raise TypeError(f"`guide` must be an nmax.LookaheadGuide or an nmax.MovingAverageGuide; got {type(guide).__name__}.")
+    return guide
+
+
+def goal_of(steps: int | None, until: Converged | None, settings: Any) -> int | Converged:
+    """A number of steps, or the rule of when training has converged."""
+    if steps is not None and until is not None:
+        raise ValueError("Pass `steps`, a fixed number, or `until`, the settings for a stop when converged; got both.")
+    if steps is None and until is None and isinstance(settings, LookaheadGuide):
+        return LOOKAHEAD_STEPS
+    return check_count("steps", steps) if steps is not None else instance_of("until", until, Converged)
+
+
+def instance_of(name: str, value: Any, kind: type) -> Any:
+    """Settings of a kind, the default ones if none came."""
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        raise TypeError(f"`{name}` must be an nmax.{kind.__name__}; got {type(value).__name__}.")
+    return value
