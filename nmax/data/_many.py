@@ -40,6 +40,7 @@ class ManySeries:
         self.always_seen = tuple(bool(seen) for seen in np.all([_always_seen(one) for one in members], axis=0))
         self.members = _alike(members)
         self._arrays = [_in_memory(one) for one in self.members]
+        self._starts = [np.stack([np.asarray(one.start[part]) for one in self.members]) for part in range(3)]
         self.start = self.members[0].start
 
     @property
@@ -55,8 +56,8 @@ class ManySeries:
     @property
     def firsts(self) -> np.ndarray:
         """The first row of y of every series, NaN where nothing was observed."""
-        starts = [one.start for one in self.members]
-        return np.stack([np.where(np.asarray(seen), np.asarray(values), np.nan) for values, seen, _ in starts])
+        values, seen, _ = self._starts
+        return np.where(seen, values, np.nan)
 
     def views(self, starts: Sequence[int] | np.ndarray, rows: int, which: Sequence[int] | np.ndarray) -> Series:
         """Stretches of `rows` rows of the series `which`, moved so that they lie within them, stacked along a leading axis.
@@ -105,8 +106,7 @@ class ManySeries:
         gap, centre, scale, input_centre, input_scale = (
             jnp.asarray(np.broadcast_to(np.asarray(a, np.float32), (len(first), *np.shape(a)))) for a in shared
         )
-        starts = [self.members[int(k)].start for k in which]
-        values, observed, inputs = (np.stack([np.asarray(part) for part in parts]) for parts in zip(*starts, strict=True))
+        values, observed, inputs = (part[which] for part in self._starts)
         return Series(
             **{name: jnp.asarray(array) for name, array in rows.items()},
             centre=centre,
