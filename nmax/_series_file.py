@@ -158,11 +158,10 @@ def looked_at(series: Series | LongSeries | ManySeries, table: Table | Tables) -
     if isinstance(series, Series):
         assert isinstance(table, Table)
         return series, table
-    first, each = (table.each[0], table.each) if isinstance(table, Tables) else (table, (table,))
-    most = max(HEAD // len(each), 2)
-    y = np.concatenate([np.asarray(one.y[:most]) for one in each])
-    inputs = None if first.inputs is None else np.concatenate([np.asarray(one.inputs[:most]) for one in each])
-    return series.sampled(telling_rows(series)), dataclasses.replace(first, y=y, inputs=inputs)
+    if isinstance(table, Tables):
+        return series.sampled(telling_rows(series)), table.joined(HEAD)
+    inputs = None if table.inputs is None else table.inputs[:HEAD]
+    return series.sampled(telling_rows(series)), dataclasses.replace(table, y=table.y[:HEAD], inputs=inputs)
 
 
 def telling_rows(series: LongSeries | ManySeries, most: int = 500) -> np.ndarray:

@@ -393,6 +393,17 @@ def test_the_check_sees_all_series(fitted):
     assert hurt.check().verdict == "do not trust"
 
 
+@pytest.mark.slow
+def test_models_of_several_series_are_compared_by_all_of_them(fitted):
+    each, _, fit = fitted
+    wide = dataclasses.replace(MODEL, prior={**MODEL.prior, "coefficient": dist.Normal(0.0, 100.0)})
+    other = nmax.fit(wide, each, key=jr.key(0), progress=False)
+    lost = nmax.compare({"narrow": fit, "wide": other}, key=jr.key(1)).rows["wide"]
+    assert abs(lost["below"] - np.log(10.0)) < 4 * lost["its error"] + 0.01  # the prior's height is all that differs
+    with pytest.raises(ValueError, match="All fits must be to the same data"):
+        nmax.compare([fit, nmax.fit(MODEL, each[:2], key=jr.key(0), progress=False)], key=jr.key(1))
+
+
 def test_a_run_folder_holds_all_series_and_refuses_others(fitted):
     each, folder, fit = fitted
     loaded = nmax.load(folder, MODEL)

@@ -22,7 +22,7 @@ from nmax.models._mean_and_sd import mean_and_sd
 
 DRAWS, STRETCHES, STEPS = 8, 4, 128  # of (θ, x), and rows looked at, where the series has more
 SAMPLED = 1_000  # rows of a series on disk
-LOOKED_AT = 3  # of several series, beside the longest
+LOOKED_AT, HEAD = 3, 20_000  # of several series, beside the longest; and rows of all of them
 MISS, USUALLY = 0.25, 0.5  # of the flow's own factor by which a step of Euler may miss it, in this share of the rows
 UNSTABLE = 0.02  # share of the rows in which Euler's step may grow what the flow shrinks
 FINE = 0.2  # dt times rate to aim for
@@ -43,9 +43,8 @@ def by_catalogue(fit: Any, known: tuple[str, ...], *, key: PRNGKeyArray) -> tupl
         for kept, part in zip((factors, left, undefined), found):
             kept.append(np.asarray(part).reshape(-1, *part.shape[2:]))
     slopes, left, undefined = map(np.concatenate, (factors, left, undefined))
-    firsts = fit.series.firsts if isinstance(fit.series, ManySeries) else None
-    findings = [*before(fit.model, ones[0].table, _in_memory(ones[0].series), firsts)]
-    findings += by_support(fit.model, left, undefined)
+    table, firsts = (fit.table.joined(HEAD), fit.series.firsts) if isinstance(fit.series, ManySeries) else (fit.table, None)
+    findings = [*before(fit.model, table, _in_memory(fit.series), firsts), *by_support(fit.model, left, undefined)]
     figures: dict[str, Any] = {"steps that leave the support": float(left.any(axis=1).mean())}
     if isinstance(fit.model, SDE):
         more, own = by_rates(slopes, fit.model.dt, fit.series.length)
@@ -74,10 +73,10 @@ def _inputs(series: Any, start: int, stop: int) -> Array:
 
 
 def _in_memory(series: Any) -> Series:
-    """The series, or some rows of one that is on the disk."""
+    """The series, or some rows of one that is on the disk, or of several."""
     if isinstance(series, Series):
         return series
-    return series.sampled(np.unique(np.linspace(0, series.length, SAMPLED).astype(np.int64)))
+    return series.sampled(np.unique(np.linspace(0, series.rows - 1, SAMPLED).astype(np.int64)))
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)

@@ -6,12 +6,12 @@ from nmax.data._long import LongSeries as LongSeries
 from nmax.data._long import Statistics as Statistics
 from nmax.data._long import statistics_of as statistics_of
 from nmax.data._many import ManySeries as ManySeries
+from nmax.data._many import same_data as same_data
 from nmax.data._many import windows_over as windows_over
 from nmax.data._read import read as read
 from nmax.data._read import read_for as read_for
 from nmax.data._series import Series as Series
 from nmax.data._series import make_series as make_series
-from nmax.data._series import same_data as same_data
 from nmax.data._source import Source as Source
 from nmax.data._source import SourceChangedError as SourceChangedError
 from nmax.data._source import source as source

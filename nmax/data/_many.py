@@ -130,6 +130,18 @@ def windows_over(series: Series | LongSeries | ManySeries, width: int) -> Window
     return Windows(series.length, width)
 
 
+def same_data(one: Series | LongSeries | ManySeries, other: Series | LongSeries | ManySeries) -> bool:
+    """Whether two hold the same observations and inputs; of those on disk their checksums say it."""
+    if isinstance(one, ManySeries) and isinstance(other, ManySeries):
+        return one.lengths == other.lengths and all(map(same_data, one.members, other.members))
+    if isinstance(one, LongSeries) and isinstance(other, LongSeries):
+        return one.statistics.sha256 == other.statistics.sha256
+    if not isinstance(one, Series) or not isinstance(other, Series):
+        return False
+    parts = ("values", "observed", "inputs")
+    return all(np.array_equal(np.asarray(getattr(one, part)), np.asarray(getattr(other, part))) for part in parts)
+
+
 def _alike(members: Sequence[Series | LongSeries]) -> tuple[Series | LongSeries, ...]:
     """The series with means, scales and typical gaps of all of them together."""
     rows = np.array([one.length + 1 for one in members], float)

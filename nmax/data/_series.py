@@ -132,12 +132,6 @@ def make_series(y: Any, inputs: Any = None) -> Series:
     )
 
 
-def same_data(one: Series, other: Series) -> bool:
-    """Whether two series hold the same observations and inputs."""
-    parts = ("values", "observed", "inputs")
-    return all(np.array_equal(np.asarray(getattr(one, part)), np.asarray(getattr(other, part))) for part in parts)
-
-
 def _interpolated(column: np.ndarray, observed: np.ndarray) -> np.ndarray:
     if observed.all():
         return column
