@@ -22,6 +22,7 @@ from nmax._finite import NoPosteriorError as NoPosteriorError
 from nmax._fit import fit as fit
 from nmax._forecast import Forecast as Forecast
 from nmax._load import load as load
+from nmax._many import ManyPosterior as ManyPosterior
 from nmax._objective import Elbo as Elbo
 from nmax._optimiser import Optimiser as Optimiser
 from nmax._posterior import Estimate as Estimate

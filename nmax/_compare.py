@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax._check import check_key, names_its_options
+from nmax._fitted import Fitted
 from nmax._locate import by_name
-from nmax._posterior import Posterior
 from nmax._summary import table
 from nmax.data import same_data
 
@@ -47,7 +47,7 @@ class Comparison:
 
 @names_its_options
 def compare(
-    fits: Mapping[str, Posterior] | Sequence[Posterior],
+    fits: Mapping[str, Fitted] | Sequence[Fitted],
     *,
     by: str = "evidence",
     error: float = 0.05,
@@ -69,7 +69,7 @@ def compare(
     if not named:
         raise ValueError("`fits` must hold at least one fit; got none.")
     for name, fit in named.items():
-        if not isinstance(fit, Posterior):
+        if not isinstance(fit, Fitted):
             raise TypeError(f"`fits` must hold what nmax.fit returns; {name} is {type(fit).__name__}.")
     _check_same_data(named)
     if len(named) == 1:
@@ -87,7 +87,7 @@ def compare(
     return Comparison(by, _rows(estimates), (*notes, *_how_sure(estimates)))
 
 
-def _check_same_data(named: dict[str, Posterior]) -> None:
+def _check_same_data(named: dict[str, Fitted]) -> None:
     (first_name, first), *others = named.items()
     for name, fit in others:
         if not same_data(fit.series, first.series):
@@ -97,7 +97,7 @@ def _check_same_data(named: dict[str, Posterior]) -> None:
             )
 
 
-def _modes(fit: Posterior) -> Comparison:
+def _modes(fit: Fitted) -> Comparison:
     """The modes that a fit has seen, by their ELBO where they have one, else by Laplace's approximation."""
     if not fit.modes:
         raise ValueError(

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from nmax._check import check_count, check_key
 from nmax._noise import noise
 from nmax._objective import mirrored_elbo, noise_size
-from nmax.data import LongSeries, Series, Window, Windows, read_ahead
+from nmax.data import LongSeries, ManySeries, Series, Window, Windows, read_ahead
 from nmax.guides import Guide, stretches
 
 PIECE = 512  # paths are made in pieces that begin at multiples of this, whatever stretch was asked for
@@ -65,18 +65,24 @@ def mean_elbo(guide: Guide, series: Series, windows: Windows, count: int, key: P
     return jnp.mean(elbo * weight)
 
 
-def streamed_elbo(guide: Guide, series: LongSeries, windows: Windows, count: int, key: PRNGKeyArray) -> float:
+def streamed_elbo(guide: Guide, series: LongSeries | ManySeries, windows: Windows, count: int, key: PRNGKeyArray) -> float:
     """The same from windows that are read from the disk a batch at a time."""
     shift_key, draw_key = jr.split(key)
     chosen, weight = _chosen(windows, count, shift_key)
-    keys, starts, totals = jr.split(draw_key, count), np.asarray(chosen.start), []
+    keys, here, totals = jr.split(draw_key, count), jax.tree.map(np.asarray, chosen), []
     batches = [np.arange(k, k + STREAMED) % count for k in range(0, count, STREAMED)]
-    rows = read_ahead(lambda at: stretches(guide, series, starts[at] - 1, windows.width + 1), batches)
-    for at, part in zip(batches, rows, strict=True):
-        totals.append(
-            np.asarray(_window_elbos(guide, part, windows, Window(*(a[at] for a in chosen)), keys[at]), np.float64)
-        )
+
+    def read(at):
+        own = _picked(here, at)
+        return stretches(guide, series, own.start - 1, windows.width + 1, own.which)
+
+    for at, part in zip(batches, read_ahead(read, batches), strict=True):
+        totals.append(np.asarray(_window_elbos(guide, part, windows, _picked(chosen, at), keys[at]), np.float64))
     return float((np.concatenate(totals)[:count] * np.asarray(weight)).mean())
+
+
+def _picked(chosen: Window, at: np.ndarray) -> Window:
+    return jax.tree.map(lambda a: a[at], chosen)
 
 
 def _chosen(windows: Windows, count: int, key: PRNGKeyArray) -> tuple[Window, Float[Array, " window"]]:

@@ -15,10 +15,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from nmax._objective import start_term
 from nmax._pareto import GOOD, Smoothed, smoothed
 from nmax._particles import filter_guide, filtered
-from nmax.data import Series
+from nmax.data import ManySeries, Series
 from nmax.guides import Guide, LookaheadSampler
 
 LANES = 16  # draws of θ in one call
+TOGETHER = 8  # series in one call, where there are several
 PARTICLES = 64
 LEAST_CALLS = 16
 
@@ -80,15 +81,16 @@ def evidence(
     Nor are there fewer draws than are worth `effective` equally weighted ones.
 
     $\hat Z = \frac1K \sum_k p(\theta_k)\, \hat p(y \mid \theta_k) / q(\theta_k)$ is unbiased since $\hat p$, by a particle
-    filter, is.
+    filter, is. Of several series it is $\prod_k \hat p(y^k \mid \theta)$.
     """
     begun = time.perf_counter()
     own = filter_guide(guide, series)
     numbers = jnp.arange(-(-(series.length + 1) // own.block), dtype=jnp.int32)
+    weigh = _weigh_many if isinstance(series, ManySeries) else _weigh
     thetas, weights = [], []
     estimate = np.nan, np.inf
     for call in range(max(-(-most // LANES), 1)):
-        drawn = _weigh(own, series, numbers, particles, jr.fold_in(key, call))
+        drawn = weigh(own, series, numbers, particles, jr.fold_in(key, call))
         theta, rest, factors = (np.asarray(a, np.float64) for a in drawn)
         thetas.append(theta)
         weights.append(rest + factors.sum(axis=1))
@@ -130,3 +132,44 @@ def _weigh(
     e_key, key = jr.split(key)
     e = jr.normal(e_key, (LANES, guide.theta_flow.size))
     return jax.vmap(one)(e, jr.split(key, LANES))
+
+
+def _weigh_many(
+    guide: LookaheadSampler, series: ManySeries, numbers: Int[Array, " block"], particles: int, key: PRNGKeyArray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same for several series, some of them at a time: the likelihoods at each θ are multiplied."""
+    e_key, key = jr.split(key)
+    theta, rest = _drawn(guide, jr.normal(e_key, (LANES, guide.theta_flow.size)))
+    found = []
+    for first in range(0, len(series.lengths), TOGETHER):
+        which = np.arange(first, min(first + TOGETHER, len(series.lengths)))
+        padded = np.pad(which, (0, TOGETHER - len(which)), mode="edge")
+        rows = series.views(np.zeros(TOGETHER), series.length + 1, padded)
+        keys = jax.vmap(lambda k: jr.fold_in(key, k))(jnp.asarray(padded))
+        factors = np.asarray(_likelihoods(guide, rows, numbers, particles, theta, keys), np.float64)
+        found.append(factors[: len(which)].sum(axis=2))
+    return np.asarray(theta), np.asarray(rest), np.concatenate(found).T
+
+
+@eqx.filter_jit
+def _drawn(guide: LookaheadSampler, e: Float[Array, "draw param"]) -> tuple[Array, Array]:
+    """θ of base noise, and what it weighs beside the likelihood."""
+    flat, log_q = jax.vmap(guide.theta)(e)
+    return flat, jax.vmap(guide.model.parameters.log_prob)(flat) - log_q
+
+
+@eqx.filter_jit
+def _likelihoods(
+    guide: LookaheadSampler, rows: Series, numbers: Array, particles: int, theta: Array, keys: PRNGKeyArray
+) -> Float[Array, "series draw factor"]:
+    """The likelihood of each series at each θ in summands, that of its first row the last of them."""
+
+    def one(series, flat, key):
+        result = filtered(guide, series, flat, numbers, particles, key=key)
+        first = start_term(guide, series, guide.model.parameters.constrain(flat))
+        return jnp.concatenate([result.log_factors, first[None]])
+
+    def of_series(series, key):
+        return jax.vmap(lambda flat, k: one(series, flat, k))(theta, jr.split(key, len(theta)))
+
+    return jax.vmap(of_series)(rows, keys)

@@ -15,7 +15,7 @@ from nmax._prior_density import PriorDensity
 from nmax._progress import Meter
 from nmax._scores import Scores
 from nmax._start import Mode, modes, newton
-from nmax.data import Series, Windows
+from nmax.data import ManySeries, Series, Windows, windows_over
 from nmax.guides import LookaheadGuide, LookaheadSampler, stretches
 from nmax.lookahead import Dynamics, around, linearised, look_ahead, memory
 from nmax.models import AbstractModel
@@ -87,7 +87,7 @@ def partition(guide: LookaheadSampler, series: Series, width: int | None) -> Win
     """Windows of whole blocks, or the whole series if it is short, unless a width is given."""
     if width is None:
         width = series.length if series.length <= WHOLE else guide.block * (4 if series.length >= LONG else 2)
-    return Windows(series.length, min(width, series.length))
+    return windows_over(series, min(width, series.length))
 
 
 def forgetting(guide: LookaheadSampler, series: Series, mode: Mode) -> int:
@@ -97,14 +97,23 @@ def forgetting(guide: LookaheadSampler, series: Series, mode: Mode) -> int:
     first lag from which on the memory stays below the ε that costs `CUT_NATS` in all.
     """
     lags = min((guide.block + 2 * guide.buffer) // 2, series.length)
-    tolerance = np.sqrt(2.0 * CUT_NATS * guide.block / series.length)
-    last = max(series.length // guide.block - 1, 0)
-    numbers = np.unique(np.linspace(min(1, last), last, STRETCHES).astype(np.int64))
-    rows = stretches(guide, series, numbers * guide.block, guide.block)
+    tolerance = np.sqrt(2.0 * CUT_NATS * guide.block / sum(series.lengths))
+    numbers, which = _some_blocks(series, guide.block)
+    rows = stretches(guide, series, numbers * guide.block, guide.block, which)
     left = np.asarray(_memory(guide, rows, jnp.asarray(mode.theta, jnp.float32), jnp.asarray(numbers, jnp.int32), lags))
     typical = np.nan_to_num(np.sqrt(np.mean(left**2, axis=0)), nan=np.inf)
     above = np.flatnonzero(typical > tolerance)
     return int(above[-1]) + 2 if len(above) else 1
+
+
+def _some_blocks(series: Series, block: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Numbers of blocks spread over the series, and of the series they lie in, where there are several."""
+    if not isinstance(series, ManySeries):
+        last = max(series.length // block - 1, 0)
+        return np.unique(np.linspace(min(1, last), last, STRETCHES).astype(np.int64)), None
+    lasts = np.array(series.lengths) // block - 1  # -1 where a series is shorter than a block
+    every = np.array([(number, k) for k, last in enumerate(lasts) for number in range(min(1, max(last, 0)), last + 1)])
+    return tuple(every[np.unique(np.linspace(0, len(every) - 1, STRETCHES).astype(np.int64))].T)
 
 
 @eqx.filter_jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.random as jr
 import numpy as np
 
-from nmax._posterior import Posterior
+from nmax._fitted import Fitted
 
 DRAWS = 200  # of θ, which must all be finite
 NOT_FOUND = (
@@ -19,7 +19,7 @@ class NoPosteriorError(RuntimeError):
     """No usable posterior was found: what a fit would have returned are not numbers."""
 
 
-def check_finite(posterior: Posterior) -> None:
+def check_finite(posterior: Fitted) -> None:
     """Refuse a posterior with draws of θ that are not finite."""
     draws = posterior.theta(DRAWS, key=jr.key(0))
     bad = max(int((~np.isfinite(values.reshape(DRAWS, -1))).any(axis=1).sum()) for values in draws.values())

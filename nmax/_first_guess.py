@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from nmax._small import applied, inverse_cholesky, pack, transposed, unpack
-from nmax.data import LongSeries, Series
+from nmax.data import LongSeries, ManySeries, Series
 from nmax.models import AbstractModel, Theta
 
 ITERATIONS = 4  # of Gauss and Newton; one is enough where the observed mean is linear in the state
@@ -57,11 +57,12 @@ compiled_guess = eqx.filter_jit(first_guess)
 
 
 def centre_and_spread(
-    model: AbstractModel, series: Series | LongSeries, theta: Theta
+    model: AbstractModel, series: Series | LongSeries | ManySeries, theta: Theta
 ) -> tuple[Float[Array, " state"], Float[Array, " state"]]:
     """Mean and standard deviation of the first guess over the series; a spread of 1 where it does not vary."""
-    rows = np.unique(np.linspace(0, series.length, ROWS).astype(np.int32))
-    if isinstance(series, LongSeries):
+    last = series.length if isinstance(series, Series) else series.rows - 1
+    rows = np.unique(np.linspace(0, last, ROWS).astype(np.int32))
+    if not isinstance(series, Series):
         series, rows = series.sampled(rows), np.arange(len(rows), dtype=np.int32)
     guess = compiled_guess(model, series, theta, jnp.asarray(rows))
     spread = jnp.std(guess, axis=0)

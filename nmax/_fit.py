@@ -24,6 +24,7 @@ from nmax._finite import NOT_FOUND, NoPosteriorError, check_finite
 from nmax._guide_file import guide_arrays, guide_from, guide_recipe
 from nmax._load import load
 from nmax._locate import Located, described, locate, relocate, training_windows
+from nmax._many import ManyPosterior, posterior_of
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
@@ -31,14 +32,14 @@ from nmax._processes import meeting
 from nmax._progress import Meter, make_meter
 from nmax._reweigh import corrected
 from nmax._run_folder import EVERY, begin
-from nmax._series_file import looked_at, series_of
+from nmax._series_file import check_unchanged, looked_at, series_of
 from nmax._settings import FitSettings
 from nmax._stages import Stages
 from nmax._start import Mode
 from nmax._train import DivergedError, Outcome, init, train
 from nmax._validate import check_model
 from nmax.checks import before, warn
-from nmax.data import LongSeries, Table, Windows, as_table
+from nmax.data import Series, Table, Tables, Windows, tables_of, windows_over
 from nmax.guides import Guide, LookaheadGuide, MovingAverageGuide, prior_centre
 from nmax.models import AbstractModel
 
@@ -68,18 +69,18 @@ def fit(
     watch: Callable[[int, Guide], object] | None = None,
     out: str | os.PathLike[str] | None = None,
     checkpoint_every: float = EVERY,
-) -> Posterior:
+) -> Posterior | ManyPosterior:
     """Fit the joint posterior of the parameters and the latent path; the same arguments and key give the same result.
 
     Args:
         model: an `nmax.StateSpaceModel` or `nmax.SDE`.
         y: observations of shape (T + 1, d_y) or (T + 1,), row i belonging to state i; NaN where nothing was observed. Or a
             frame, a file, or a table, whose times are put on a grid: see `nmax.read`. Times that are numbers are put on the
-            grid of an SDE, whose step is `dt`.
+            grid of an SDE, whose step is `dt`. Or a list of these: independent series that share θ (docs/long.md).
         key: random key, `jax.random.key(0)` say.
         inputs: exogenous inputs of shape (T + 1, k), or in any other form that `y` may have, or a list of the names of
             columns of `y`; the model's functions (all but `initial`) then take a third argument: for the step that produces
-            $x_i$, and for $y_i$, row i.
+            $x_i$, and for $y_i$, row i. With a list of series a list of as many, or of names.
         guide: settings of the variational family: `nmax.LookaheadGuide()`, the default, or `nmax.MovingAverageGuide()`, the
             paper's.
         window: steps in a window; by default chosen by the look-ahead, 50 for the paper's guide. The cost of a training
@@ -100,7 +101,8 @@ def fit(
         checkpoint_every: seconds between two checkpoints, at the least.
 
     Returns:
-        The posterior: draws, paths, the ELBO, a summary, and why training ended.
+        The posterior: draws, paths, the ELBO, a summary, and why training ended. Of a list of series an
+        `nmax.ManyPosterior`: θ given all of them, and by `one(k)` the posterior of each.
 
     Raises:
         ValueError, TypeError: for input that cannot be right, before any work starts.
@@ -117,25 +119,25 @@ def fit(
         pretrain_at=pretrain_at,
     )
     every = check_positive("checkpoint_every", checkpoint_every)
-    table = as_table(y, inputs, step=getattr(model, "dt", None))
+    table = tables_of(y, inputs, step=getattr(model, "dt", None))
     with meeting(), Claim(None if out is None else Path(out)) as claim:
         return _fitted(model, table, asked, claim, every, progress, watch)
 
 
 def _fitted(
     model: AbstractModel,
-    table: Table,
+    table: Table | Tables,
     asked: FitSettings,
     claim: Claim,
     every: float,
     progress: bool,
     watch: Callable[[int, Guide], object] | None,
-) -> Posterior:
+) -> Posterior | ManyPosterior:
     """Check what was asked for, then find the posterior; in a run folder, if there is one."""
     begun, out = time.perf_counter(), claim.folder
     series: Any = series_of(table, out, progress)
     few, head = looked_at(series, table)
-    check_model(model, few)
+    check_model(model, few, getattr(series, "members", ()))
     check_start(asked.pretrain_at, model, asked.guide)
     width = None if asked.window is None else checked_window(asked.window, series.length)
     keeper, finished = Keeper(), False
@@ -143,7 +145,7 @@ def _fitted(
         keeper, finished = begin(claim, model, table, series, asked, every)
     if finished and out is not None:
         return load(out, model)
-    warn(before(model, head, few), stacklevel=4)
+    warn(before(model, head, few, getattr(series, "firsts", None)), stacklevel=4)
     meter = make_meter(progress, asked.goal if isinstance(asked.goal, int) else None)
     method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average
     found: Any
@@ -151,11 +153,10 @@ def _fitted(
         windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)
     except np.linalg.LinAlgError as error:
         raise NoPosteriorError(f"{NOT_FOUND} (linear algebra: {error})") from error
-    posterior = Posterior(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
+    posterior = posterior_of(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
     posterior.notes = (*table.notes, *posterior.notes)
     check_finite(posterior)
-    if isinstance(series, LongSeries):
-        series.source.check_unchanged()  # or the result would be of two series
+    check_unchanged(series)  # or the result would be of two series
     if out is not None:
         _saved(posterior, out)
     return posterior
@@ -172,12 +173,12 @@ def _fit_moving_average(
 ) -> tuple[Windows, Outcome]:
     """Pre-train the paper's guide, then train it."""
     settings: Any = asked.guide
-    windows, draws = Windows(series.length, width or min(WINDOW, series.length)), asked.draws or DRAWS
+    windows, draws = windows_over(series, width or min(WINDOW, series.length)), asked.draws or DRAWS
     guide_key, pretrain_key, train_key = jr.split(asked.key, 3)
 
     def pretrained() -> Guide:
         q, at = settings.build(model, series, key=guide_key), asked.pretrain_at
-        seen = series.beginning(PRETRAINED) if isinstance(series, LongSeries) else series
+        seen = series if isinstance(series, Series) else series.beginning(PRETRAINED)
         own = Windows(seen.length, min(windows.width, seen.length))
         return pretrain_guide(q, seen, own, draws, asked.pretrain, at=at, key=pretrain_key)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpyro.distributions import Distribution
 from numpyro.distributions.transforms import Transform
 
-from nmax.data import LongSeries, Series
+from nmax.data import LongSeries, ManySeries, Series
 from nmax.models import AbstractModel
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object in memory: another in every process
@@ -24,7 +24,7 @@ LARGE = 50  # numbers that are not written out
 PACKAGES = ("nmax", "jax", "jaxlib", "numpyro", "equinox", "optax", "flowjax", "blackjax", "numpy", "scipy")
 
 
-def model_identity(model: AbstractModel, series: Series | LongSeries) -> dict[str, Any]:
+def model_identity(model: AbstractModel, series: Series | LongSeries | ManySeries) -> dict[str, Any]:
     """The model in words and checksums: of its priors, and of its functions as JAX sees them.
 
     A function's checksum is that of the program it is traced to, constants included; the text of the source does not
@@ -50,8 +50,11 @@ def model_identity(model: AbstractModel, series: Series | LongSeries) -> dict[st
     }
 
 
-def data_identity(series: Series | LongSeries) -> dict[str, Any]:
-    """Rows, columns and checksums of the observations and the inputs."""
+def data_identity(series: Series | LongSeries | ManySeries) -> dict[str, Any]:
+    """Rows, columns and checksums of the observations and the inputs; of several series, of each."""
+    if isinstance(series, ManySeries):
+        each = {f"series {k}": data_identity(one) for k, one in enumerate(series.members)}
+        return {"series": len(series.members), "rows": series.rows, **each}
     if isinstance(series, LongSeries):
         shape = {"rows": series.length + 1, "columns": series.columns, "inputs": series.input_columns}
         return {**shape, "sha256_of_observations": series.statistics.sha256, "sha256_of_inputs": ""}

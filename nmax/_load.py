@@ -8,6 +8,7 @@ from typing import Any
 
 from nmax._guide_file import guide_from
 from nmax._identity import data_identity, model_identity
+from nmax._many import ManyPosterior, posterior_of
 from nmax._posterior import Posterior
 from nmax._run_folder import CHECK, FINISHED, FITTED, check_same, read_run
 from nmax._series_file import read_table, series_of
@@ -16,11 +17,11 @@ from nmax._stages import convergence_read, history_read, modes_read
 from nmax._store import DamagedFileError, read_arrays, read_json
 from nmax._train import Outcome
 from nmax.checks import Check, Finding
-from nmax.data import Windows
+from nmax.data import windows_over
 from nmax.models import AbstractModel
 
 
-def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior:
+def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior | ManyPosterior:
     """The posterior of a finished run.
 
     Nothing in the folder is run: the model is yours to pass, and must be the one that was fitted.
@@ -41,8 +42,8 @@ def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior:
     guide = guide_from(settings.guide, model, series, facts["recipe"], own, "guide")
     rest = convergence_read(facts["convergence"])
     outcome = Outcome(guide, history_read(arrays), facts["reason"], rest, facts["steps"], facts["skipped"])
-    windows, named = Windows(series.length, facts["width"]), (tuple(facts["notes"]), modes_read(arrays, facts["modes"]))
-    posterior = Posterior(model, table, series, windows, outcome, settings, facts["seconds"], *named)
+    windows, named = windows_over(series, facts["width"]), (tuple(facts["notes"]), modes_read(arrays, facts["modes"]))
+    posterior = posterior_of(model, table, series, windows, outcome, settings, facts["seconds"], *named)
     posterior.checked = _check(folder / CHECK)
     return posterior
 

@@ -19,7 +19,7 @@ from nmax._progress import Meter
 from nmax._scores import Scores
 from nmax._start import Mode, newton, sharpened
 from nmax._step import History
-from nmax.data import Series, Windows
+from nmax.data import Series, Windows, windows_over
 from nmax.guides import LookaheadGuide, LookaheadSampler
 from nmax.models import AbstractModel
 
@@ -153,7 +153,7 @@ def relocate(
 
 def training_windows(guide: LookaheadSampler, series: Series, windows: Windows) -> Windows:
     """What neural layers are trained on: at most two blocks a window."""
-    return Windows(series.length, min(windows.width, 2 * guide.block))
+    return windows_over(series, min(windows.width, 2 * guide.block))
 
 
 def shortfall(scores: Scores, mode: Mode, *, key: PRNGKeyArray) -> float:

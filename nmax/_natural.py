@@ -205,12 +205,12 @@ def _draws(
     """
     prior = PriorDensity(scores.guide.model.parameters)
     windows, pairs = scores.windows, max(1, LANES // (2 * weighted))
-    share = np.minimum(windows.width, windows.length - np.arange(windows.count) * windows.width) / windows.length
+    share = np.asarray(windows.at(np.arange(windows.count)).size) / windows.length
     anchor = mode.scores / share[:, None] - mode.scores.sum(axis=0)  # what a window's choice adds to the whole
     shift, out = rng.uniform(), []
     for k in range(calls):
         shift = (shift + 0.6180339887498949) % 1.0
-        at = ((np.arange(pairs) + shift) / pairs * windows.length).astype(np.int64) // windows.width
+        at = np.asarray(windows.holding(((np.arange(pairs) + shift) / pairs * windows.length).astype(np.int64)))
         half = rng.standard_normal((pairs, len(mode.theta))) * width
         number, e = np.tile(rng.permutation(at), 2), np.concatenate([half, -half])
         theta, log_q = (np.asarray(a, np.float64) for a in _drawn(flow, jnp.asarray(e, jnp.float32)))

@@ -56,6 +56,9 @@ def window_elbo(
     $$\log\frac{p(\theta)}{q(\theta)} + \log p(y_0 \mid x_0, \theta) + \frac{T}{|B|} \sum_{i \in B}
     \{\log p(x_i \mid x_{i-1}, \theta) + \log p(y_i \mid x_i, \theta) - \lambda_i + D_i - D_{i-1}\}.$$
 
+    With several series T is the number of steps of all, and a window of series k, which has $T_k$, counts $\log p(y_0^k \mid
+    x_0^k, \theta)$ for $T / T_k$: its windows come up with probability $T_k / T$ in all.
+
     Args:
         guide: q.
         series: the data.
@@ -92,8 +95,10 @@ def stretch_ratio(guide: Guide, series: Series, windows: Windows, window: Window
     def whole(parts):
         return jnp.sum(jnp.where(counted, parts, 0.0)) * (windows.length / window.size)
 
-    scaled = jax.tree.map(whole, terms)
-    return dataclasses.replace(scaled, theta=jnp.zeros(()), data=scaled.data + start_term(guide, series, theta))
+    scaled, first = jax.tree.map(whole, terms), start_term(guide, series, theta)
+    if series.ends is not None:
+        first *= windows.length / series.ends
+    return dataclasses.replace(scaled, theta=jnp.zeros(()), data=scaled.data + first)
 
 
 def step_terms(guide: Guide, series: Series, theta: Theta, stretch: Stretch, start: Int[Array, ""]) -> Elbo:

@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 from nmax._evidence import evidence
 from nmax._locate import Located
 from nmax._train import Outcome
-from nmax.data import Series
+from nmax.data import LongSeries, Series
 from nmax.flows import AffineHead, ThetaFlow
 from nmax.guides import LookaheadGuide
 
@@ -39,7 +39,7 @@ def corrected(
     outcome: Outcome, notes: tuple[str, ...], located: Located, settings: LookaheadGuide, series: Any, *, key: PRNGKeyArray
 ) -> tuple[Outcome, tuple[str, ...]]:
     """A fit with q(θ) moved where q(x | θ) falls short, and what to say of it; not where `weighted=1` declines weights."""
-    short = isinstance(series, Series) and series.length <= LONGEST
+    short = not isinstance(series, LongSeries) and sum(series.lengths) <= LONGEST
     if settings.weighted == 1 or located.shortfall < NOTICED or not short:
         return outcome, notes
     guide: Any = outcome.guide

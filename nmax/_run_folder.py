@@ -16,7 +16,7 @@ from nmax._claim import FINISHED, RUN, RUNNING, Claim, RunInUseError
 from nmax._guide_file import guide_arrays, guide_recipe
 from nmax._identity import data_identity, differences, model_identity, versions
 from nmax._processes import processes, writes
-from nmax._series_file import DATA, SERIES, STATISTICS, keep_statistics, keep_table
+from nmax._series_file import DATA, SERIES, STATISTICS, check_unchanged, keep_statistics, keep_table
 from nmax._settings import FitSettings
 from nmax._stages import history_written, modes_written
 from nmax._step import History
@@ -70,8 +70,7 @@ def begin(
     check_same(folder, kept, described)
     if (together is None or together.first) and kept["status"] != FINISHED:
         keep_statistics(series, folder)
-    unchanged = series.source.check_unchanged if isinstance(series, LongSeries) else None
-    return FolderKeeper(folder / CHECKPOINTS, every, unchanged), kept["status"] == FINISHED
+    return FolderKeeper(folder / CHECKPOINTS, every, lambda: check_unchanged(series)), kept["status"] == FINISHED
 
 
 def _begun(claim: Claim, folder: Path, table: Table, series: Series | LongSeries, described: Mapping[str, Any]) -> None:

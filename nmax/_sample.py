@@ -25,7 +25,7 @@ from nmax._noise_density import NoiseDensity, noise_density
 from nmax._posterior import Posterior
 from nmax._progress import make_meter
 from nmax._validate import check_model
-from nmax.data import Series, Table, as_table, make_series, same_data
+from nmax.data import Series, Table, make_series, one_table, same_data
 from nmax.guides import LookaheadGuide, prior_centre
 from nmax.models import AbstractModel
 
@@ -79,7 +79,7 @@ def sample(
     if not 0 < target < 1:
         raise ValueError(f"`target` must lie between 0 and 1; got {target!r}.")
     guide_key, chain_key = jr.split(key)
-    table = as_table(y, inputs, step=getattr(model, "dt", None))
+    table = one_table(y, inputs, step=getattr(model, "dt", None))
     series = make_series(table.y, table.inputs)
     if fit is None:
         check_model(model, series)

@@ -19,7 +19,7 @@ from nmax._forecast import Forecast, forecast_from, inputs_of
 from nmax._naive import naive_forecasts
 from nmax._score_table import Score
 from nmax._validate import check_model
-from nmax.data import Table, as_table, make_series
+from nmax.data import Table, make_series, one_table
 from nmax.models import AbstractModel
 
 LEVELS = (0.5, 0.8, 0.95)
@@ -58,7 +58,7 @@ def score(
     begun, key = time.perf_counter(), check_key(key)
     horizon, draws = check_count("horizon", horizon), check_count("draws", draws, least=2)
     levels = _levels(levels)
-    table = as_table(y, inputs, step=getattr(model, "dt", None))
+    table = one_table(y, inputs, step=getattr(model, "dt", None))
     table = dataclasses.replace(table, y=np.asarray(table.y))  # fits to parts of it need all of it in memory
     series = make_series(table.y, table.inputs)
     rows = _origins(origins, horizon, np.any(np.isfinite(table.y), axis=1))

@@ -25,8 +25,9 @@ class Scores:
     r"""$\ell_B(\theta)$ of single windows $B$ and its gradient, at given θ and noise.
 
     $\ell_B$ is the window's share of the log-ratio, $\sum_{i \in B} \{\log p(x_i \mid x_{i-1}, \theta) + \log p(y_i \mid
-    x_i, \theta) - \lambda_i + D_i - D_{i-1}\}$, with x drawn by the guide at that very θ: near the log likelihood of the
-    window, and its gradient near the score. One compiled function does all of it, `LANES` windows at a time.
+    x_i, \theta) - \lambda_i + D_i - D_{i-1}\}$ and its share of $\log p(y_0 \mid x_0, \theta)$, with x
+    drawn by the guide at that very θ: near the log likelihood of the window, and its gradient near the score. One compiled
+    function does all of it, `LANES` windows at a time.
 
     Attributes:
         guide: whose q(x | θ) is used.
@@ -87,8 +88,8 @@ class Scores:
 
     def _rows(self, number: np.ndarray) -> Series:
         """What at most `LANES` windows need of the series, read while the device works on the last ones."""
-        starts = np.pad(number, (0, LANES - len(number)), mode="edge") * self.windows.width
-        return stretches(self.guide, self.series, starts, self.windows.width + 1)
+        window = self.windows.at(np.pad(number, (0, LANES - len(number)), mode="edge"))
+        return stretches(self.guide, self.series, window.start - 1, self.windows.width + 1, window.which)
 
     def _call(self, theta: np.ndarray, number: np.ndarray, noise: np.ndarray, key: PRNGKeyArray, rows: Series) -> _Shares:
         """At most `LANES` lanes, made up to that number."""

@@ -4,59 +4,137 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nmax._store import DamagedFileError, read_arrays, read_json, write_arrays, write_json
-from nmax.data import LongSeries, Series, Source, Statistics, Table, as_table, make_series, source, source_of, statistics_of
+from nmax._store import DamagedFileError, plain, read_arrays, read_json, write_arrays, write_json
+from nmax.data import (
+    LongSeries,
+    ManySeries,
+    Series,
+    Source,
+    Statistics,
+    Table,
+    Tables,
+    as_table,
+    make_series,
+    source,
+    source_of,
+    statistics_of,
+)
 
 HEAD = 20_000  # rows from the start that are looked at for oddities
 DATA, SERIES, STATISTICS = "data.npz", "series.json", "statistics.npz"
+FACTS = ("columns", "input_columns", "time_name", "notes")
+
+Arrays = dict[str, np.ndarray]
 
 
-def keep_table(table: Table, folder: Path) -> None:
+def keep_table(table: Table | Tables, folder: Path) -> None:
     """Write the data; of rows that are on the disk already, where they are."""
+    if isinstance(table, Tables):
+        each = [_kept(one) for one in table.each]
+        arrays = {f"{k}.{name}": array for k, (own, _) in enumerate(each) for name, array in own.items()}
+        write_arrays(folder / DATA, arrays, {"series": [facts for _, facts in each]})
+        return
+    arrays, facts = _kept(table)
+    if "place" in facts:
+        write_json(folder / SERIES, facts)
+    else:
+        write_arrays(folder / DATA, arrays, facts)
+
+
+def read_table(folder: Path) -> Table | Tables:
+    """The data of a run."""
+    if (folder / SERIES).exists():
+        return _table({}, read_json(folder / SERIES), folder / SERIES)
+    arrays, facts = read_arrays(folder / DATA)
+    if "series" not in facts:
+        return _table(arrays, facts, folder / DATA)
+    each = enumerate(facts["series"])
+    return Tables(tuple(_table(_of(arrays, k), own, folder / DATA) for k, own in each))
+
+
+def _kept(table: Table) -> tuple[Arrays, dict[str, Any]]:
+    """A table as arrays and facts; of rows that are on the disk, facts alone."""
     place = source_of(table)
     if place is not None:
         names = {"columns": place.columns, "input_columns": place.input_columns, "rows": place.rows}
-        write_json(folder / SERIES, {"place": None if place.place is None else str(place.place.resolve()), **names})
-        return
+        return {}, {"place": None if place.place is None else str(place.place.resolve()), **names}
     arrays = {"y": np.asarray(table.y), "inputs": table.inputs, "times": table.times}
-    facts = {name: getattr(table, name) for name in ("columns", "input_columns", "time_name", "notes")}
-    write_arrays(folder / DATA, {name: np.asarray(array) for name, array in arrays.items() if array is not None}, facts)
+    present = {name: np.asarray(array) for name, array in arrays.items() if array is not None}
+    return present, {name: getattr(table, name) for name in FACTS}
 
 
-def read_table(folder: Path) -> Table:
-    """The data of a run."""
-    if (folder / SERIES).exists():
-        kept = read_json(folder / SERIES)
-        if not isinstance(kept.get("place"), str):
-            raise DamagedFileError(f"{folder / SERIES} must say where the series is; pass the source to `nmax.fit` again.")
-        return as_table(source(kept["place"], **_options(kept)))
-    arrays, facts = read_arrays(folder / DATA)
+def _table(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any], file: Path) -> Table:
+    """The table of `_kept`."""
+    if "place" in facts or file.name == SERIES:
+        if not isinstance(facts.get("place"), str):
+            raise DamagedFileError(f"{file} must say where the series is; pass the source to `nmax.fit` again.")
+        return as_table(source(facts["place"], **_options(facts)))
     texts = {name: tuple(facts[name]) for name in ("columns", "input_columns", "notes")}
     return Table(arrays["y"], arrays.get("inputs"), times=arrays.get("times"), time_name=facts["time_name"], **texts)
 
 
-def series_of(table: Table, folder: Path | None, progress: bool) -> Series | LongSeries:
-    """The series of a table; of a long one on disk after a pass over it, whose findings are kept in the folder."""
+def _of(arrays: Mapping[str, np.ndarray], number: int) -> Arrays:
+    """Those of one of several series."""
+    begin = f"{number}."
+    return {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}
+
+
+def series_of(table: Table | Tables, folder: Path | None, progress: bool) -> Series | LongSeries | ManySeries:
+    """The series of a table; of one on disk after a pass over it, unless the folder has what an earlier one found."""
+    arrays, facts = _findings(folder)
+    if not isinstance(table, Tables):
+        return _series(table, arrays, facts, progress)
+    members = []
+    for k, one in enumerate(table.each):
+        try:
+            members.append(_series(one, _of(arrays, k), facts.get(str(k)), progress))
+        except ValueError as error:
+            raise ValueError(f"Series {k} of the list: {error}") from error
+    return ManySeries(members)
+
+
+def keep_statistics(series: Series | LongSeries | ManySeries, folder: Path) -> None:
+    """What the passes over series on disk have found; where it cannot be written, a later call passes over them again."""
+    if isinstance(series, ManySeries):
+        each = {k: _written(one) for k, one in enumerate(series.own) if isinstance(one, LongSeries)}
+        arrays = {f"{k}.{name}": array for k, (own, _) in each.items() for name, array in own.items()}
+        facts = {str(k): told for k, (_, told) in each.items()}
+    else:
+        arrays, facts = _written(series) if isinstance(series, LongSeries) else ({}, {})
+    if facts and _findings(folder)[1] != plain(facts):
+        with contextlib.suppress(OSError):
+            write_arrays(folder / STATISTICS, arrays, facts)
+
+
+def check_unchanged(series: Series | LongSeries | ManySeries) -> None:
+    """Refuse to go on with rows on the disk that are not those that were there at first."""
+    for one in series.members if isinstance(series, ManySeries) else (series,):
+        if isinstance(one, LongSeries):
+            one.source.check_unchanged()
+
+
+def _findings(folder: Path | None) -> tuple[Arrays, dict[str, Any]]:
+    """What passes of an earlier call found; nothing if there was none, or its file is damaged."""
+    try:
+        return ({}, {}) if folder is None else read_arrays(folder / STATISTICS)
+    except (FileNotFoundError, DamagedFileError):
+        return {}, {}
+
+
+def _series(table: Table, arrays: Arrays, facts: dict[str, Any] | None, progress: bool) -> Series | LongSeries:
     place = source_of(table)
     if place is None:
         return make_series(table.y, table.inputs)
-    kept = None if folder is None else _kept(folder / STATISTICS, place)
-    return LongSeries(place, _passed_over(place, progress) if kept is None else kept)
-
-
-def keep_statistics(series: Series | LongSeries, folder: Path) -> None:
-    """What the pass over a long series has found; where it cannot be written, a later call passes over it again."""
-    if not isinstance(series, LongSeries) or _kept(folder / STATISTICS, series.source) is not None:
-        return
-    found, place = series.statistics, series.source
-    arrays = {name: np.asarray(value) for name, value in dataclasses.asdict(found).items() if name != "sha256"}
-    with contextlib.suppress(OSError):
-        write_arrays(folder / STATISTICS, arrays, {"sha256": found.sha256, "stamp": getattr(place, "stamp", None)})
+    stamp = getattr(place, "stamp", None)
+    if facts and stamp is not None and list(stamp[:2]) == list(facts["stamp"] or [])[:2]:
+        return LongSeries(place, Statistics(**{k: _plain(array) for k, array in arrays.items()}, sha256=facts["sha256"]))
+    return LongSeries(place, _passed_over(place, progress))  # touched or changed since: its checksum will tell
 
 
 def _passed_over(place: Source, progress: bool) -> Statistics:
@@ -66,41 +144,38 @@ def _passed_over(place: Source, progress: bool) -> Statistics:
         return statistics_of(place, lambda done, rows: bar.update(done - bar.n))
 
 
-def _kept(file: Path, place: Source) -> Statistics | None:
-    """What the pass of an earlier call found; None if there was none, or the series may be another one by now."""
-    try:
-        arrays, facts = read_arrays(file)
-    except (FileNotFoundError, DamagedFileError):
-        return None
-    stamp = getattr(place, "stamp", None)
-    if stamp is None or list(stamp[:2]) != list(facts["stamp"] or [])[:2]:
-        return None  # touched or changed: its checksum will tell
-    return Statistics(**{name: _plain(array) for name, array in arrays.items()}, sha256=facts["sha256"])
+def _written(series: LongSeries) -> tuple[Arrays, dict[str, Any]]:
+    """What the pass over a series has found, as arrays and facts."""
+    found = dataclasses.asdict(series.statistics)
+    arrays = {name: np.asarray(value) for name, value in found.items() if name != "sha256"}
+    return arrays, {"sha256": found["sha256"], "stamp": getattr(series.source, "stamp", None)}
 
 
 def _plain(array: np.ndarray) -> Any:
     return array if array.ndim else array.item()
 
 
-def _options(kept: dict[str, Any]) -> dict[str, Any]:
+def _options(kept: Mapping[str, Any]) -> dict[str, Any]:
     suffix = Path(kept["place"]).suffix
     if suffix == ".npy":
         return {"inputs": len(kept["input_columns"])}
     return {"columns": kept["columns"], "inputs": kept["input_columns"]} if suffix == ".parquet" else {}
 
 
-def looked_at(series: Series | LongSeries, table: Table) -> tuple[Series, Table]:
-    """What checks of a model look at before any work: everything, or some rows of a series on disk."""
-    if not isinstance(series, LongSeries):
+def looked_at(series: Series | LongSeries | ManySeries, table: Table | Tables) -> tuple[Series, Table]:
+    """What checks of a model look at before any work: everything, or some rows of a series on disk, or of several."""
+    if isinstance(series, Series):
+        assert isinstance(table, Table)
         return series, table
+    if isinstance(table, Tables):
+        return series.sampled(telling_rows(series)), table.joined(HEAD)
     inputs = None if table.inputs is None else table.inputs[:HEAD]
     return series.sampled(telling_rows(series)), dataclasses.replace(table, y=table.y[:HEAD], inputs=inputs)
 
 
-def telling_rows(series: LongSeries, most: int = 500) -> np.ndarray:
+def telling_rows(series: LongSeries | ManySeries, most: int = 500) -> np.ndarray:
     """Rows at which a model's densities are tried: spread over the series, and the extremes of every column."""
-    spread = np.linspace(0, series.length, min(most, series.length + 1)).astype(np.int64)
-    chosen = np.unique(np.concatenate([spread, series.statistics.extremes.ravel()]))
-    return np.pad(
-        chosen, (0, max(0, min(most + series.statistics.extremes.size, series.length + 1) - len(chosen))), mode="edge"
-    )
+    extremes = series.extremes
+    spread = np.linspace(0, series.rows - 1, min(most, series.rows)).astype(np.int64)
+    chosen = np.unique(np.concatenate([spread, extremes.ravel()]))
+    return np.pad(chosen, (0, max(0, min(most + extremes.size, series.rows) - len(chosen))), mode="edge")

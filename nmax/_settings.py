@@ -17,6 +17,7 @@ from nmax._optimiser import Optimiser
 from nmax.features import AbstractFeature
 from nmax.guides import LookaheadGuide, MovingAverageGuide
 
+LOOKAHEAD_STEPS = 600  # of its neural layers
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (LookaheadGuide, MovingAverageGuide, Optimiser, Converged)}
 FEATURES: dict[str, type] = {
     name: kind

@@ -15,7 +15,7 @@ from nmax._locate import Located
 from nmax._scores import Scores
 from nmax._start import Mode
 from nmax._step import History
-from nmax.data import Series, Windows
+from nmax.data import Series, windows_over
 from nmax.guides import LookaheadGuide
 from nmax.models import AbstractModel
 
@@ -66,7 +66,7 @@ class Stages:
     def found_read(self, arrays: Arrays, facts: Facts) -> Found:
         """The same again."""
         guide = self._guide(arrays, facts)
-        scores = Scores(guide, self.series, Windows(self.series.length, facts["width"]))
+        scores = Scores(guide, self.series, windows_over(self.series, facts["width"]))
         return Found(scores, modes_read(arrays, facts["modes"]), facts["needed"])
 
     def located_written(self, located: Located) -> tuple[Arrays, Facts]:
@@ -85,7 +85,7 @@ class Stages:
         """The same again."""
         return Located(
             guide=self._guide(arrays, facts),
-            windows=Windows(self.series.length, facts["width"]),
+            windows=windows_over(self.series, facts["width"]),
             modes=modes_read(arrays, facts["modes"]),
             history=history_read(arrays),
             convergence=convergence_read(facts["convergence"]),

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from nmax._objective import Elbo, draw_elbo
 from nmax._optimiser import Optimiser, OptimiserState
 from nmax._processes import AXIS, Processes, processes
-from nmax.data import LongSeries, Series, Windows
+from nmax.data import LongSeries, ManySeries, Series, Windows
 from nmax.guides import Guide, stretches
 
 CHUNK = 100  # steps between two looks at the ELBO, done in one call
@@ -176,20 +176,21 @@ def _advance(state: State, series: Series, training: Training, steps: Int[Array,
     return jax.lax.fori_loop(0, steps, body, (state, blank))
 
 
-def rows_of_steps(state: State, series: Series | LongSeries, training: Training, first: int) -> Series:
+def rows_of_steps(state: State, series: Series | LongSeries | ManySeries, training: Training, first: int) -> Series:
     """What the `CHUNK` steps from step `first` on will see of a series: all of it, or the rows of their windows, by step."""
-    if not isinstance(series, LongSeries):
+    if isinstance(series, Series):
         return series
     guide, windows, draws = training.guide(state.params), training.windows, training.draws
     count = jnp.arange(first, first + CHUNK, dtype=jnp.int32)
     shift = jax.vmap(lambda turn: windows.shift(state.first_shift, turn, draws))(count)
-    starts = np.asarray(jax.vmap(lambda s: windows.spread(s, draws).start)(shift))
+    chosen = jax.tree.map(np.asarray, jax.vmap(lambda s: windows.spread(s, draws))(shift))
     together = training.together
     if together is not None:  # each process reads its own windows, and no others
         own = draws // together.count
-        starts = starts[:, together.rank * own : (together.rank + 1) * own]
-    rows = stretches(guide, series, starts.reshape(-1) - 1, windows.width + 1)
-    rows = jax.tree.map(lambda a: a.reshape(*starts.shape, *a.shape[1:]), rows)
+        chosen = jax.tree.map(lambda a: a[:, together.rank * own : (together.rank + 1) * own], chosen)
+    flat = jax.tree.map(lambda a: a.reshape(-1), chosen)
+    rows = stretches(guide, series, flat.start - 1, windows.width + 1, flat.which)
+    rows = jax.tree.map(lambda a: a.reshape(*chosen.start.shape, *a.shape[1:]), rows)
     return rows if together is None else together.joined(rows, axis=1)
 
 

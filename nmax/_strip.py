@@ -37,6 +37,7 @@ class Strip:
         khat: of the weights of its paths; above 0.7 they are too uneven to correct anything with.
         effective: share of the paths that the weighted ones are worth, 1 if q is exact.
         shortfall: half the variance of the log weights, about what q loses there, in nats.
+        which: the series of each window, where there are several.
     """
 
     start: Int[np.ndarray, " window"]
@@ -44,6 +45,7 @@ class Strip:
     khat: Float[np.ndarray, " window"]
     effective: Float[np.ndarray, " window"]
     shortfall: Float[np.ndarray, " window"]
+    which: Int[np.ndarray, " window"] | None = None
 
     @property
     def bad(self) -> np.ndarray:
@@ -66,6 +68,10 @@ class Strip:
         line = first + f"{np.median(self.effective):.2f} in the middle, {self.effective.min():.2f} at the worst"
         if not bad:
             return f"{line}; none is bad"
+        if self.which is not None:
+            series = np.unique(self.which[self.bad])
+            places = ", ".join(map(str, series[:10])) + (" and more" if len(series) > 10 else "")
+            return f"{line}; {bad} bad, in series {places}"
         places = ", ".join(f"{a}–{b - 1}" for a, b in self.stretches()[:10])
         return f"{line}; {bad} bad, at steps {places}{' and more' if len(self.stretches()) > 10 else ''}"
 
@@ -118,17 +124,17 @@ def strip(
     thetas: int,
     draws: int,
     key: PRNGKeyArray,
+    which: Int[np.ndarray, " window"] | None = None,
 ) -> Strip:
-    """Weigh the paths of windows that begin at `starts`; what is beyond T counts for nothing."""
-    log_weight = np.concatenate(
-        [part for part, _ in _batches(guide, series, starts, width, 0, thetas, draws, keep=False, key=key)]
-    )
+    """Weigh the paths of windows that begin at `starts`, in the series `which`; what is beyond T counts for nothing."""
+    batches = _batches(guide, series, starts, width, 0, thetas, draws, keep=False, key=key, which=which)
+    log_weight = np.concatenate([part for part, _ in batches])
     fine = pooled(log_weight)
     share = fine.effective / log_weight[0].size
     finite = np.where(np.isfinite(log_weight), log_weight, np.nan)
     shortfall = 0.5 * np.nanmean(np.nanvar(finite, axis=2, ddof=1), axis=1)
-    stop = np.minimum(starts + width, series.length + 1)
-    return Strip(np.asarray(starts), stop, fine.khat, share, shortfall)
+    last = series.length if which is None else np.array(series.lengths)[which]
+    return Strip(np.asarray(starts), np.minimum(starts + width, last + 1), fine.khat, share, shortfall, which)
 
 
 def path_summary(
@@ -177,7 +183,9 @@ def _theta_noise(guide: Guide, thetas: int, key: PRNGKeyArray) -> Float[Array, "
     return jr.normal(jr.fold_in(key, 0), (thetas, guide.theta_flow.size))
 
 
-def _batches(guide: Guide, series: Series, starts: np.ndarray, width: int, margin: int, thetas, draws, *, keep, key):
+def _batches(
+    guide: Guide, series: Any, starts: np.ndarray, width: int, margin: int, thetas, draws, *, keep, key, which=None
+):
     """Log weights (window, θ, draw) of some windows at a time and, where they are to be kept, their paths."""
     look = None if isinstance(guide, LookaheadSampler) else filter_guide(guide, series)  # whose paths bring their own
     at_once = max(1, LANES // (thetas * draws))
@@ -187,7 +195,8 @@ def _batches(guide: Guide, series: Series, starts: np.ndarray, width: int, margi
         padded = jnp.asarray(np.pad(own, (0, at_once - len(own)), mode="edge"), jnp.int32)
         fresh = jr.fold_in(key, 1 + begin)
         time = width + 2 * margin + 1 + (0 if look is None else 2 * (look.block + look.buffer))
-        rows = stretches(guide, series, np.asarray(padded) - margin - 1, time)
+        of = None if which is None else np.pad(which[begin : begin + at_once], (0, at_once - len(own)), mode="edge")
+        rows = stretches(guide, series, np.asarray(padded) - margin - 1, time, of)
         log_weight, x = _weights(guide, look, rows, padded, e, width, margin, draws, keep, fresh)
         yield np.asarray(log_weight, np.float64)[: len(own)], np.asarray(x, np.float64)[: len(own)]
 
@@ -208,7 +217,7 @@ def _weights(guide, look, series: Series, starts, e, width: int, margin: int, dr
         z = jr.normal(key, (whole + 1 + left + right, size))
         stretch = guide.path(theta, noise, z, series, start - 1)
         index = start + jnp.arange(whole)
-        inside = (index >= 1) & (index <= series.length)
+        inside = (index >= 1) & (index <= series.end)
         terms = step_terms(guide, series, theta, stretch, start)
         steps = terms.total if look is None else terms.total - terms.balance
         return jnp.sum(jnp.where(inside, steps, 0.0)), stretch.x
@@ -217,7 +226,7 @@ def _weights(guide, look, series: Series, starts, e, width: int, margin: int, dr
         theta = guide.model.parameters.constrain(guide.theta(noise)[0])
         log_weight, x = jax.vmap(lambda k: one_path(series, theta, noise, start, k))(jr.split(key, draws))
         if look is not None:
-            last = jnp.minimum(start + whole - 1, series.length)
+            last = jnp.minimum(start + whole - 1, series.end)
             end = jnp.take(x, last - start + 1, axis=1)
             log_weight += _forecast(look, series, theta, last, end) - _forecast(look, series, theta, start - 1, x[:, 0])
         return log_weight, x[:, 1:]
@@ -240,4 +249,4 @@ def _forecast(look: LookaheadSampler, series: Series, theta: Any, index: Int[Arr
     u = jnp.stack([look.model.state_transforms[k].inv(x[:, k]) for k in look.drawn], axis=1)
     delta = u - reference.mean[at][None]
     later = delta @ ahead.later_gradient[at] - 0.5 * jnp.sum((delta @ ahead.later_precision[at]) * delta, axis=1)
-    return jnp.where((index >= 1) & (index < series.length), later, 0.0)
+    return jnp.where((index >= 1) & (index < series.end), later, 0.0)

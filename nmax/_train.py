@@ -23,7 +23,7 @@ from nmax._step import CHUNK, NEVER, History, State, Training, advance, rows_of_
 from nmax._step import init as init
 from nmax._step import step as step
 from nmax._trees import named_leaves, with_leaves
-from nmax.data import LongSeries, Series
+from nmax.data import LongSeries, ManySeries, Series
 from nmax.guides import Guide
 
 MOST_SKIPPED = 50  # non-finite steps in a row before training gives up
@@ -60,7 +60,7 @@ class DivergedError(RuntimeError):
 
 def train(
     state: State,
-    series: Series | LongSeries,
+    series: Series | LongSeries | ManySeries,
     training: Training,
     until: int | Converged,
     meter: Meter,
@@ -76,7 +76,7 @@ def train(
     if training.together is not None:
         together = training.together
         state, training = together.replicated(state), together.replicated(training)
-        series = series if isinstance(series, LongSeries) else together.replicated(series)
+        series = together.replicated(series) if isinstance(series, Series) else series
     log = _Log(state, series, training, Converged() if isinstance(until, int) else until)
     end = until if isinstance(until, int) else until.most
     ending = f"did the {until} steps asked for" if isinstance(until, int) else None
@@ -131,7 +131,7 @@ def train(
 class _Log:
     """What is noted along the way: the ELBO at every step, q(θ) every so many, averaged weights of the last third."""
 
-    def __init__(self, state: State, series: Series | LongSeries, training: Training, rule: Converged):
+    def __init__(self, state: State, series: Series | LongSeries | ManySeries, training: Training, rule: Converged):
         self.series, self.training, self.rule = series, training, rule
         self.records: list[History] = []
         self.looks: list[Look] = []
@@ -165,7 +165,7 @@ class _Log:
         """What the next steps see; of a series on disk, the steps after them are read meanwhile."""
         first = int(state.count)
         rows = self.ahead.pop(first, None)
-        if isinstance(self.series, LongSeries):
+        if not isinstance(self.series, Series):
             self.ahead = {first + CHUNK: self.reader.submit(rows_of_steps, state, self.series, self.training, first + CHUNK)}
         return rows_of_steps(state, self.series, self.training, first) if rows is None else rows.result()
 

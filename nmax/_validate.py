@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -23,8 +24,26 @@ ROWS = 1_000  # rows of y at which the densities are tried, the extremes of ever
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # compiles: it runs but once
 
 
-def check_model(model: Any, series: Series) -> None:
-    """Refuse a model that contradicts itself or the data."""
+def check_model(model: Any, series: Series, members: Sequence[Any] = ()) -> None:
+    """Refuse a model that contradicts itself or the data.
+
+    Args:
+        model: what was passed as one.
+        series: the data, or some rows of them.
+        members: the series that the rows are of, if there are several: the refusal names the one in memory that it is about.
+    """
+    try:
+        _check_model(model, series)
+    except ValueError as error:
+        for k, one in enumerate(members if " at row " in str(error) else ()):
+            try:
+                _check_model(model, one) if isinstance(one, Series) else None
+            except ValueError as own:
+                raise ValueError(f"Series {k} of the list: {own}") from error
+        raise
+
+
+def _check_model(model: Any, series: Series) -> None:
     if not isinstance(model, AbstractModel):
         raise TypeError(
             f"`model` must be an nmax.StateSpaceModel or an nmax.SDE; got {type(model).__name__}. "

@@ -25,6 +25,8 @@ def main():
         data = nmax.source(f"{folder}/y.npy")
         read, seen = data.read, []
         data.read = lambda start, stop: (seen.append((start, stop)), read(start, stop))[1]
+    if what.startswith("many"):
+        data = [y[:1_200], y[1_200:1_500], y[1_500:]]
     options = {"key": jr.key(3), "progress": False}
     if "lookahead" not in what:
         guide = nmax.MovingAverageGuide(layers=1, length=3, width=16, depth=1, radius=2, theta_layers=1)

@@ -70,6 +70,18 @@ def test_each_process_reads_its_own_windows(folder, alone):
 
 
 @pytest.mark.extra
+def test_several_series_are_divided_likewise(folder):
+    results = []
+    for count in (1, 2):
+        codes, said, found = run(folder, count, "many-train")
+        assert codes == [0] * count, said
+        results += found
+    assert results[1] == results[2]
+    np.testing.assert_allclose(results[1]["history"][:30], results[0]["history"][:30], rtol=1e-4)
+    np.testing.assert_allclose(results[1]["loc"], results[0]["loc"], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.extra
 def test_the_look_ahead_finds_the_same_with_two(folder):
     results = []
     for count in (1, 2):

@@ -17,14 +17,15 @@ FAR_SDS, FAR_RANGES = 20.0, 2.0  # how far y_0 may lie beyond the start: sds of 
 ORDERS = 1e3  # between a scale of the model and one of the data
 
 
-def before(model: AbstractModel, table: Table, series: Series) -> list[Finding]:
-    """All of these findings; none where nothing seems wrong."""
+def before(model: AbstractModel, table: Table, series: Series, firsts: np.ndarray | None = None) -> list[Finding]:
+    """All of these findings; none where nothing seems wrong. `firsts` are the first rows of several series."""
     looked, used = probe(model, series), use_of(model, series)
     some = some_rows(table.y)
+    firsts = some[:1] if firsts is None else firsts
     findings = [*by_numbers(table, some), _undefined(looked), _unused(model, used), _no_memory(used)]
     for k, name in enumerate(table.columns):
         moves, spread = roughness(some[:, k]), float(np.nanstd(some[:, k])) if np.isfinite(some[:, k]).any() else 0.0
-        findings.append(_start(name, float(some[0, k]), looked.first[:, k], looked.first_sd[:, k]))
+        findings.append(_starts(name, firsts[:, k], looked.first[:, k], looked.first_sd[:, k]))
         if moves > 0:
             narrow = _too_narrow(name, moves, looked.total_sd[:, k])
             findings.append(narrow or _too_exact(name, moves, looked.observation_sd[:, k]))
@@ -64,6 +65,17 @@ def _no_memory(used: Use) -> Finding | None:
     return Finding(
         "transition", TRUST, text, "Is `x` missing in `transition`? If that is meant, no state space model is needed"
     )
+
+
+def _starts(name: str, firsts: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> Finding | None:
+    """The first rows of several series, of which the smallest and the largest lie furthest from the start."""
+    if np.isnan(firsts).all():
+        return None
+    for k in {int(np.nanargmin(firsts)), int(np.nanargmax(firsts))}:
+        found = _start(f"{name} of series {k}" if len(firsts) > 1 else name, float(firsts[k]), mean, sd)
+        if found is not None:
+            return found
+    return None
 
 
 def _start(name: str, y: float, mean: np.ndarray, sd: np.ndarray) -> Finding | None:

@@ -15,13 +15,14 @@ from nmax._validate import QUICKLY
 from nmax.checks._before import before
 from nmax.checks._finding import DO_NOT_TRUST, TRUST, TRUST_MEANS, Finding
 from nmax.checks._theta import moments_of
-from nmax.data import Series
+from nmax.data import ManySeries, Series
 from nmax.guides import Guide
 from nmax.models import SDE, AbstractModel
 from nmax.models._mean_and_sd import mean_and_sd
 
 DRAWS, STRETCHES, STEPS = 8, 4, 128  # of (θ, x), and rows looked at, where the series has more
 SAMPLED = 1_000  # rows of a series on disk
+LOOKED_AT, HEAD = 3, 20_000  # of several series, beside the longest; and rows of all of them
 MISS, USUALLY = 0.25, 0.5  # of the flow's own factor by which a step of Euler may miss it, in this share of the rows
 UNSTABLE = 0.02  # share of the rows in which Euler's step may grow what the flow shrinks
 FINE = 0.2  # dt times rate to aim for
@@ -35,18 +36,29 @@ def by_catalogue(fit: Any, known: tuple[str, ...], *, key: PRNGKeyArray) -> tupl
     path_key, step_key, prior_key = jr.split(key, 3)
     theta = {name: jnp.asarray(value) for name, value in fit.theta(DRAWS, key=path_key).items()}
     factors, left, undefined = [], [], []
-    for start, stop in stretches(fit.series.length):
-        x = jnp.asarray(fit.path(DRAWS, start=start, stop=stop, key=path_key))
-        found = _stepped(fit.model, theta, x, _inputs(fit.series, start + 1, stop + 1), step_key)
+    ones = _ones(fit)
+    for one, (start, stop) in [(own, stretch) for own in ones for stretch in stretches(own.series.length)]:
+        x = jnp.asarray(one.path(DRAWS, start=start, stop=stop, key=path_key))
+        found = _stepped(fit.model, theta, x, _inputs(one.series, start + 1, stop + 1), step_key)
         for kept, part in zip((factors, left, undefined), found):
             kept.append(np.asarray(part).reshape(-1, *part.shape[2:]))
     slopes, left, undefined = map(np.concatenate, (factors, left, undefined))
-    findings = [*before(fit.model, fit.table, _in_memory(fit.series)), *by_support(fit.model, left, undefined)]
+    table, firsts = (fit.table.joined(HEAD), fit.series.firsts) if isinstance(fit.series, ManySeries) else (fit.table, None)
+    findings = [*before(fit.model, table, _in_memory(fit.series), firsts), *by_support(fit.model, left, undefined)]
     figures: dict[str, Any] = {"steps that leave the support": float(left.any(axis=1).mean())}
     if isinstance(fit.model, SDE):
         more, own = by_rates(slopes, fit.model.dt, fit.series.length)
         findings, figures = findings + more, figures | own
     return findings + by_prior(fit.guide, known, key=prior_key), figures
+
+
+def _ones(fit: Any) -> list[Any]:
+    """The fit itself, or those of some of its series, the longest among them."""
+    if not isinstance(fit.series, ManySeries):
+        return [fit]
+    lengths = fit.series.lengths
+    spread = np.linspace(0, len(lengths) - 1, min(LOOKED_AT, len(lengths))).astype(np.int64)
+    return [fit.one(int(k)) for k in dict.fromkeys([int(np.argmax(lengths)), *spread.tolist()])]
 
 
 def stretches(length: int) -> list[tuple[int, int]]:
@@ -61,10 +73,10 @@ def _inputs(series: Any, start: int, stop: int) -> Array:
 
 
 def _in_memory(series: Any) -> Series:
-    """The series, or some rows of one that is on the disk."""
+    """The series, or some rows of one that is on the disk, or of several."""
     if isinstance(series, Series):
         return series
-    return series.sampled(np.unique(np.linspace(0, series.length, SAMPLED).astype(np.int64)))
+    return series.sampled(np.unique(np.linspace(0, series.rows - 1, SAMPLED).astype(np.int64)))
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)

@@ -10,12 +10,15 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax._evidence import evidence as weighed
+from nmax._strip import DRAWS as STRIP_DRAWS
+from nmax._strip import THETAS, Strip, strip
 from nmax.checks._catalogue import by_catalogue
 from nmax.checks._finding import DO_NOT_TRUST, TRUST, TRUST_MEANS, Check, Finding
 from nmax.checks._path import NO_DENSITY, by_gap, by_strip
 from nmax.checks._residuals import by_residuals, residuals
 from nmax.checks._rivals import by_new_starts
 from nmax.checks._theta import by_scores, by_weights, identified
+from nmax.data import ManySeries, windows_over
 
 SHORT = 20_000  # steps up to which θ is weighted by a particle filter
 ERROR = 0.05  # of the log evidence, in nats
@@ -27,7 +30,7 @@ SKIPPED = 0.02
 
 
 def examine(fit: Any, *, known: tuple[str, ...], key: PRNGKeyArray) -> Check:
-    """Examine an `nmax.Posterior`."""
+    """Examine an `nmax.Posterior`, or an `nmax.ManyPosterior`."""
     begun = time.perf_counter()
     evidence_key, elbo_key, theta_key, strip_key, pit_key, mode_key, prior_key = jr.split(key, 7)
     guide, series = fit.guide, fit.series
@@ -42,7 +45,8 @@ def examine(fit: Any, *, known: tuple[str, ...], key: PRNGKeyArray) -> Check:
     level = elbo.mean
     if not np.isfinite(elbo.mean):
         findings.append(Finding("bound", DO_NOT_TRUST, f"the ELBO is {elbo.mean}: some draws have no density", NO_DENSITY))
-    if series.length <= SHORT:
+    steps = sum(series.lengths)
+    if steps <= SHORT:
         evidence = weighed(guide, series, error=ERROR, most=DRAWS, effective=WORTH, key=evidence_key)
         if not evidence.reliable or evidence.effective < WORTH / 2:  # q(θ) may be fine, and the filter too noisy to tell
             again = {"most": AGAIN, "effective": WORTH, "particles": MORE_PARTICLES}
@@ -50,10 +54,10 @@ def examine(fit: Any, *, known: tuple[str, ...], key: PRNGKeyArray) -> Check:
         level = evidence.mean if evidence.reliable else elbo.mean
         note(by_weights(guide, evidence, key=theta_key))
         if evidence.reliable and np.isfinite(elbo.mean):
-            note(by_gap(elbo, evidence, max(series.length // PER_WINDOW, 1)))
+            note(by_gap(elbo, evidence, max(steps // PER_WINDOW, 1)))
     else:
         note(by_scores(guide, series, key=theta_key))
-    note(by_strip(fit.strip(most=WINDOWS, key=strip_key)))
+    note(by_strip(_strip(fit, key=strip_key)))
     note(by_residuals(residuals(guide, series, key=pit_key)))
     note(by_new_starts(guide, series, level, fit.modes, key=mode_key))
     note(identified(guide, known, key=prior_key))
@@ -61,6 +65,17 @@ def examine(fit: Any, *, known: tuple[str, ...], key: PRNGKeyArray) -> Check:
     findings.append(_convergence(fit))
     figures["elbo"] = elbo.mean
     return Check(tuple(findings), figures, time.perf_counter() - begun)
+
+
+def _strip(fit: Any, *, key: PRNGKeyArray) -> Strip:
+    """Of windows along the series, or along several."""
+    if not isinstance(fit.series, ManySeries):
+        return fit.strip(most=WINDOWS, key=key)
+    width = min(PER_WINDOW, fit.series.length)
+    windows = windows_over(fit.series, width)
+    chosen = windows.at(np.unique(np.linspace(0, windows.count - 1, min(WINDOWS, windows.count)).astype(np.int64)))
+    starts, which = np.asarray(chosen.start), np.asarray(chosen.which)
+    return strip(fit.guide, fit.series, starts, width, thetas=THETAS, draws=STRIP_DRAWS, key=key, which=which)
 
 
 def _convergence(fit: Any) -> Finding:

@@ -16,7 +16,7 @@ from scipy.stats import beta, binom
 
 from nmax._particles import filter_guide, filtered
 from nmax.checks._finding import DO_NOT_TRUST, TRUST, Finding
-from nmax.data import Series
+from nmax.data import ManySeries, Series
 from nmax.guides import Guide, LookaheadSampler, stretches
 
 PARTICLES = 256
@@ -99,6 +99,8 @@ def residuals(guide: Guide, series: Series, *, columns: tuple[str, ...] = (), ke
     """Forecast each observation from those before it, at the centre of q(θ); a long series in stretches spread over it."""
     look = filter_guide(guide, series)
     flat, _ = guide.theta(jnp.zeros(guide.theta_flow.size))
+    if isinstance(series, ManySeries):
+        return _residuals_of_many(look, series, flat, columns, key)
     total = -(-(series.length + 1) // look.block)
     each = -(-STEPS // look.block) + 1
     if series.length <= WHOLE or total <= 2 * each * STRETCHES:
@@ -117,6 +119,23 @@ def residuals(guide: Guide, series: Series, *, columns: tuple[str, ...] = (), ke
     index, pit, forecast = index.reshape(-1), pit.reshape(-1, series.columns), forecast.reshape(-1, 3, series.columns)
     inside = (index >= 1) & (index <= series.length)
     return Residuals(index[inside], pit[inside], columns, forecast[inside])
+
+
+def _residuals_of_many(
+    look: LookaheadSampler, series: ManySeries, flat: Array, columns: tuple[str, ...], key: PRNGKeyArray
+) -> Residuals:
+    """Of several series: of some of them, spread over the list, each from its beginning on; end to end."""
+    which = np.unique(np.linspace(0, len(series.lengths) - 1, STRETCHES).astype(np.int64))
+    total, each = -(-(series.length + 1) // look.block), -(-max(STEPS, WHOLE // len(which)) // look.block) + 1
+    numbers = np.broadcast_to(np.arange(min(total, each)), (len(which), min(total, each)))
+    rows = stretches(look, series, np.zeros(len(which)), numbers.shape[1] * look.block + 1, which)
+    keys = jr.split(key, len(which))
+    pit, forecast = (np.asarray(part, np.float64) for part in _pit(look, rows, flat, jnp.asarray(numbers, jnp.int32), keys))
+    index = np.arange(numbers.shape[1] * look.block)
+    inside = (index >= 1) & (index <= np.array(series.lengths)[which][:, None])
+    index = np.broadcast_to(index, inside.shape)[inside]
+    pit, forecast = (part.reshape(len(which), -1, *part.shape[3:])[inside] for part in (pit, forecast))
+    return Residuals(index, pit, columns, forecast)
 
 
 @eqx.filter_jit

@@ -106,13 +106,14 @@ class LongSeries:
     def __init__(self, source: Source, statistics: Statistics):
         self.source, self.statistics = source, statistics
         self.length, self.columns = statistics.rows - 1, len(source.columns)
+        self.rows, self.lengths, self.extremes = statistics.rows, (self.length,), statistics.extremes
         self.complete = bool((statistics.seen == statistics.rows).all())
         self.partial = statistics.partial
         self.always_seen = tuple(bool(n == statistics.rows) for n in statistics.seen)
         self.typical_gap = np.float32(statistics.rows / max(statistics.seen_rows, 1))
         self.centre, self.scale = statistics.centre.astype(np.float32), statistics.scale.astype(np.float32)
         self.input_columns = len(source.input_columns)
-        row = self._rows(0, 1)
+        row = self.arrays(0, 1)
         self.start = row["values"][0], row["observed"][0], row["inputs"][0]
 
     @property
@@ -127,12 +128,12 @@ class LongSeries:
     def views(self, starts: Sequence[int] | np.ndarray, rows: int) -> Series:
         """Several stretches, stacked along a leading axis."""
         first = np.clip(np.asarray(starts, np.int64), 0, max(self.length + 1 - rows, 0))
-        parts = [self._rows(int(at), min(int(at) + rows, self.length + 1)) for at in first]
+        parts = [self.arrays(int(at), min(int(at) + rows, self.length + 1)) for at in first]
         return self._series({name: np.stack([part[name] for part in parts]) for name in parts[0]}, first)
 
     def sampled(self, rows: np.ndarray) -> Series:
         """Some rows as a short series of their own, numbered anew."""
-        parts = [self._rows(int(row), int(row) + 1) for row in rows]
+        parts = [self.arrays(int(row), int(row) + 1) for row in rows]
         joined = self._series({name: np.concatenate([part[name] for part in parts])[None] for name in parts[0]}, np.zeros(1))
         return dataclasses.replace(jax.tree.map(lambda a: a[0], joined), length=len(rows) - 1)
 
@@ -165,7 +166,7 @@ class LongSeries:
             length=self.length,
         )
 
-    def _rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
+    def arrays(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """The arrays of a `Series` for rows `start, ..., stop - 1`."""
         if self.complete:
             y, inputs = self.source.read(start, stop)

@@ -30,9 +30,10 @@ class Series(eqx.Module):
         complete: whether nothing at all is missing.
         partial: whether some row misses some of its columns but not all of them.
         length: T: the number of steps, one less than the number of rows of the whole series.
+        ends: the T of each stretch, where stretches of series of several lengths are stacked; `length` is then the longest.
 
     Rows have the numbers that they have in the whole series: row $i$ is at place `at(i)` of the arrays. Several stretches of
-    a series may be stacked along a first axis of all arrays.
+    a series, or of several, may be stacked along a first axis of all arrays.
     """
 
     values: Float[Array, "*stack rows obs"]
@@ -50,6 +51,17 @@ class Series(eqx.Module):
     complete: bool = eqx.field(static=True)
     partial: bool = eqx.field(static=True)
     length: int = eqx.field(static=True)
+    ends: Int[Array, "*stack"] | None = None
+
+    @property
+    def end(self) -> int | Int[Array, ""]:
+        """T, the number of the last row: that of the stretch's own series, where there are several."""
+        return self.length if self.ends is None else self.ends
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The T of every series: of this one alone."""
+        return (self.length,)
 
     @property
     def columns(self) -> int:
@@ -73,7 +85,7 @@ class Series(eqx.Module):
 
     def at(self, index: Int[Array, "..."]) -> Int[Array, "..."]:
         """Where rows are in the arrays; those before 0 and after T are taken for the first and the last."""
-        return jnp.clip(index, 0, self.length) - self.first
+        return jnp.clip(index, 0, self.end) - self.first
 
 
 def make_series(y: Any, inputs: Any = None) -> Series:
@@ -118,12 +130,6 @@ def make_series(y: Any, inputs: Any = None) -> Series:
         partial=bool((observed.any(axis=1) & ~observed.all(axis=1)).any()),
         length=rows - 1,
     )
-
-
-def same_data(one: Series, other: Series) -> bool:
-    """Whether two series hold the same observations and inputs."""
-    parts = ("values", "observed", "inputs")
-    return all(np.array_equal(np.asarray(getattr(one, part)), np.asarray(getattr(other, part))) for part in parts)
 
 
 def _interpolated(column: np.ndarray, observed: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from nmax.data import LongSeries, Series
+from nmax.data import LongSeries, ManySeries, Series
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class AbstractFeature(abc.ABC):
     """Numbers that describe the data at a step."""
 
     @abc.abstractmethod
-    def size(self, series: Series | LongSeries) -> int:
+    def size(self, series: Series | LongSeries | ManySeries) -> int:
         """How many numbers a step gets."""
 
     @abc.abstractmethod

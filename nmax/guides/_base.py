@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from nmax._types import Reach
-from nmax.data import LongSeries, Series
+from nmax.data import LongSeries, ManySeries, Series
 from nmax.flows import ThetaFlow
 from nmax.lookahead import Reference
 from nmax.models import AbstractModel, Prior, Theta
@@ -91,7 +91,7 @@ class Guide(eqx.Module):
 
     def live(self, series: Series, index: Int[Array, " time"]) -> Bool[Array, "time drawn"]:
         """Which entries are drawn: those of steps 1..T that the data do not show exactly."""
-        inside = (index >= 1) & (index <= series.length)
+        inside = (index >= 1) & (index <= series.end)
         known = series.observed[series.at(index)]
         exact = self.model.exactly_observed
         return jnp.stack([inside & ~known[:, exact[k]] if k in exact else inside for k in self.drawn], axis=1)
@@ -100,7 +100,7 @@ class Guide(eqx.Module):
         """Put drawn, known and starting components together."""
         start = jnp.asarray(self.model.initial(theta), flow.dtype)
         row = series.at(index)
-        inside = (index >= 1) & (index <= series.length)
+        inside = (index >= 1) & (index <= series.end)
         columns = []
         for k in range(self.model.state_size):
             value = jnp.broadcast_to(start[k], index.shape)
@@ -113,9 +113,9 @@ class Guide(eqx.Module):
         return jnp.stack(columns, axis=1)
 
 
-def drawn_components(model: AbstractModel, series: Series | LongSeries) -> tuple[int, ...]:
+def drawn_components(model: AbstractModel, series: Series | LongSeries | ManySeries) -> tuple[int, ...]:
     """State components that are not read off the data at every single step."""
-    whole = series.always_seen if isinstance(series, LongSeries) else jax.device_get(jnp.all(series.observed, axis=0))
+    whole = jax.device_get(jnp.all(series.observed, axis=0)) if isinstance(series, Series) else series.always_seen
     exact = {component for component, column in model.exactly_observed.items() if whole[column]}
     return tuple(k for k in range(model.state_size) if k not in exact)
 

@@ -104,8 +104,8 @@ class LookaheadSampler(Guide):
         base = jnp.where(live, -0.5 * z[left:] ** 2 - 0.5 * jnp.log(2 * jnp.pi) - log_scale, 0.0)
         flow, slopes = self._constrained(u)
         log_q = jnp.sum(base - jnp.where(live, slopes, 0.0), axis=1) - log_det
-        inside = (index >= 1) & (index <= series.length)
-        ahead = jnp.where(inside & (index < series.length), ahead, 0.0)
+        inside = (index >= 1) & (index <= series.end)
+        ahead = jnp.where(inside & (index < series.end), ahead, 0.0)
         own = jax.tree.map(lambda a: _stretched(a[earlier:, buffer : buffer + block], offset, time), references)
         return Stretch(self.states(theta, flow, series, index), jnp.where(inside, log_q, 0.0), ahead, own)
 

@@ -66,7 +66,7 @@ def rows_of(model: AbstractModel, series: Series, index: Int[Array, " time"]) ->
         else:
             known.append(jnp.zeros(len(index)))
             value.append(jnp.zeros(len(index)))
-    length = jnp.full(index.shape, series.length, index.dtype)
+    length = jnp.full(index.shape, series.end, index.dtype)
     return Rows(index, y, observed, series.inputs[at], jnp.stack(known, axis=1), jnp.stack(value, axis=1), length)
 
 

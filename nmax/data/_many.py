@@ -1,0 +1,217 @@
+"""`ManySeries`: independent series of one model, read in stretches that may lie in different ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nmax.data._long import LongSeries
+from nmax.data._series import Series
+from nmax.data._windows import Windows
+
+ROWS = ("values", "observed", "next_observed", "next_value", "inputs")  # what a series has a row of for every step
+
+
+class ManySeries:
+    """Several series, in memory or on disk, each with a start of its own.
+
+    It has what a `LongSeries` has. Stretches are stacked in lanes, each of which knows the rows, the start and the T of its
+    own series; means, scales and the typical gap are those of all of them together, so that one guide serves them all.
+
+    Attributes:
+        members: the series, with those means and scales.
+        own: the series as they came, each with its own.
+        lengths: the T of each.
+        length: the longest of these.
+        rows: of all series, which are numbered one after the other where rows are picked (`sampled`).
+        extremes: numbers of the rows with the smallest and largest entries of the columns of each series.
+    """
+
+    def __init__(self, members: Sequence[Series | LongSeries]):
+        self.lengths = tuple(one.length for one in members)
+        self.length, self.columns, self.input_columns = max(self.lengths), members[0].columns, members[0].input_columns
+        counts = np.array(self.lengths) + 1
+        self.rows, self._first = int(counts.sum()), np.cumsum(counts) - counts
+        self.complete, self.partial = all(one.complete for one in members), any(one.partial for one in members)
+        self.always_seen = tuple(bool(seen) for seen in np.all([_always_seen(one) for one in members], axis=0))
+        self.own, self.members = tuple(members), _alike(members)
+        self._arrays = [_in_memory(one) for one in self.members]
+        self._starts = [np.stack([np.asarray(one.start[part]) for one in self.members]) for part in range(3)]
+        self.start = self.members[0].start
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether the model's functions take a third argument."""
+        return self.input_columns > 0
+
+    @property
+    def extremes(self) -> np.ndarray:
+        """Numbers of the rows with the smallest and largest entries of each column of each series."""
+        return np.concatenate([first + _extremes(one) for first, one in zip(self._first, self.members, strict=True)])
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """The first row of y of every series, NaN where nothing was observed."""
+        values, seen, _ = self._starts
+        return np.where(seen, values, np.nan)
+
+    def views(self, starts: Sequence[int] | np.ndarray, rows: int, which: Sequence[int] | np.ndarray) -> Series:
+        """Stretches of `rows` rows of the series `which`, moved so that they lie within them, stacked along a leading axis.
+
+        A series with fewer rows is filled up with its last one, which nobody looks at: `Series.at` ends there.
+        """
+        own = np.array(self.lengths)[np.asarray(which)]
+        count = min(rows, self.length + 1)
+        first = np.clip(np.asarray(starts, np.int64), 0, np.maximum(own + 1 - count, 0))
+        parts = [self._read(int(k), int(at), int(at) + count) for k, at in zip(which, first, strict=True)]
+        return self._series({name: np.stack([part[name] for part in parts]) for name in ROWS}, first, np.asarray(which))
+
+    def sampled(self, rows: np.ndarray) -> Series:
+        """Some rows, numbered through all series, as a short series of their own, numbered anew."""
+        places = list(self.places(rows))
+        parts = [self._read(k, at, at + 1) for k, at in places]
+        joined = {name: np.concatenate([part[name] for part in parts])[None] for name in ROWS}
+        one = jax.tree.map(lambda a: a[0], self._series(joined, np.zeros(1), np.array([places[0][0]])))
+        return dataclasses.replace(one, length=len(places) - 1, ends=None)
+
+    def places(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
+        """The series and the row in it of rows that are numbered through all series."""
+        which = np.searchsorted(self._first, rows, side="right") - 1
+        return ((int(k), int(row - self._first[k])) for k, row in zip(which, rows, strict=True))
+
+    def beginning(self, rows: int) -> Series:
+        """Rows of the longest series: those from its first observation on, or all, where it is in memory."""
+        longest = self.members[int(np.argmax(self.lengths))]
+        return longest.beginning(rows) if isinstance(longest, LongSeries) else longest
+
+    def _read(self, which: int, start: int, stop: int) -> dict[str, np.ndarray]:
+        """The arrays of one series for rows `start, ..., stop - 1`, its last row repeated where it has fewer."""
+        member, kept, last = self.members[which], self._arrays[which], self.lengths[which] + 1
+        end = min(stop, last)
+        if isinstance(member, LongSeries):
+            found = member.arrays(start, end)
+        else:
+            found = {name: kept[name][start:end] for name in ROWS}
+        short = ((0, stop - end), (0, 0))
+        return found if stop == end else {name: np.pad(array, short, mode="edge") for name, array in found.items()}
+
+    def _series(self, rows: dict[str, np.ndarray], first: np.ndarray, which: np.ndarray) -> Series:
+        """Stacked rows, whose first ones have these numbers in the series `which`, as a `Series`."""
+        one = self.members[0]
+        shared = one.typical_gap, one.centre, one.scale, *_of_inputs(one)
+        gap, centre, scale, input_centre, input_scale = (
+            jnp.asarray(np.broadcast_to(np.asarray(a, np.float32), (len(first), *np.shape(a)))) for a in shared
+        )
+        values, observed, inputs = (part[which] for part in self._starts)
+        return Series(
+            **{name: jnp.asarray(array) for name, array in rows.items()},
+            centre=centre,
+            scale=scale,
+            input_centre=input_centre,
+            input_scale=input_scale,
+            first=jnp.asarray(first, jnp.int32),
+            start=(jnp.asarray(values, jnp.float32), jnp.asarray(observed, bool), jnp.asarray(inputs, jnp.float32)),
+            typical_gap=gap,
+            complete=self.complete,
+            partial=self.partial,
+            length=self.length,
+            ends=jnp.asarray(np.array(self.lengths)[which], jnp.int32),
+        )
+
+
+def windows_over(series: Series | LongSeries | ManySeries, width: int) -> Windows:
+    """The windows of a series, or of several."""
+    if isinstance(series, ManySeries):
+        return Windows(sum(series.lengths), width, series.lengths)
+    return Windows(series.length, width)
+
+
+def same_data(one: Series | LongSeries | ManySeries, other: Series | LongSeries | ManySeries) -> bool:
+    """Whether two hold the same observations and inputs; of those on disk their checksums say it."""
+    if isinstance(one, ManySeries) and isinstance(other, ManySeries):
+        return one.lengths == other.lengths and all(map(same_data, one.members, other.members))
+    if isinstance(one, LongSeries) and isinstance(other, LongSeries):
+        return one.statistics.sha256 == other.statistics.sha256
+    if not isinstance(one, Series) or not isinstance(other, Series):
+        return False
+    parts = ("values", "observed", "inputs")
+    return all(np.array_equal(np.asarray(getattr(one, part)), np.asarray(getattr(other, part))) for part in parts)
+
+
+def _alike(members: Sequence[Series | LongSeries]) -> tuple[Series | LongSeries, ...]:
+    """The series with means, scales and typical gaps of all of them together."""
+    rows = np.array([one.length + 1 for one in members], float)
+    seen = np.stack([_seen(one) for one in members])
+    centres, scales = (np.stack([np.asarray(getattr(one, name), float) for one in members]) for name in ("centre", "scale"))
+    constant = np.stack([_constant(one) for one in members])
+    centre, scale = _pooled(seen, centres, np.where(constant, 0.0, scales))
+    centres, scales = (np.stack([np.asarray(_of_inputs(one)[k], float) for one in members]) for k in (0, 1))
+    every = np.broadcast_to(rows[:, None], centres.shape)
+    input_centre, input_scale = _pooled(every, centres, np.where(scales == 1.0, 0.0, scales))  # 1 is that of a constant
+    gap = rows.sum() / (rows / np.array([float(one.typical_gap) for one in members])).sum()
+    return tuple(_with(one, centre, scale, input_centre, input_scale, gap) for one in members)
+
+
+def _pooled(count: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of several samples together, by column; 1 in place of a zero deviation."""
+    total = np.maximum(count.sum(axis=0), 1)
+    centre = (count * mean).sum(axis=0) / total
+    variance = (count * (sd**2 + (mean - centre[None]) ** 2)).sum(axis=0) / total
+    return centre, np.where(variance > 0, np.sqrt(variance), 1.0)
+
+
+def _with(one: Any, centre: Any, scale: Any, input_centre: Any, input_scale: Any, gap: float) -> Series | LongSeries:
+    """A series with these means, scales and typical gap in place of its own."""
+    if isinstance(one, LongSeries):
+        parts = {"centre": centre, "scale": scale, "input_centre": input_centre, "input_scale": input_scale}
+        changed = LongSeries(one.source, dataclasses.replace(one.statistics, **parts))
+        changed.typical_gap = np.float32(gap)
+        return changed
+    centre, scale, input_centre, input_scale, gap = (
+        jnp.asarray(a, jnp.float32) for a in (centre, scale, input_centre, input_scale, gap)
+    )
+    parts = {"input_centre": input_centre, "input_scale": input_scale, "typical_gap": gap}
+    return dataclasses.replace(one, centre=centre, scale=scale, **parts)
+
+
+def _in_memory(one: Series | LongSeries) -> dict[str, np.ndarray]:
+    return {} if isinstance(one, LongSeries) else {name: np.asarray(getattr(one, name)) for name in ROWS}
+
+
+def _of_inputs(one: Series | LongSeries) -> tuple[Any, Any]:
+    """Mean and scale of the inputs."""
+    known = one.statistics if isinstance(one, LongSeries) else one
+    return known.input_centre, known.input_scale
+
+
+def _seen(one: Series | LongSeries) -> np.ndarray:
+    """Real entries by column."""
+    return one.statistics.seen if isinstance(one, LongSeries) else np.asarray(one.observed).sum(axis=0)
+
+
+def _always_seen(one: Series | LongSeries) -> np.ndarray:
+    """Which columns are observed on every row."""
+    return np.array(one.always_seen) if isinstance(one, LongSeries) else np.asarray(one.observed).all(axis=0)
+
+
+def _extremes(one: Series | LongSeries) -> np.ndarray:
+    """Rows of the smallest and the largest entry of each column, shape (2, columns)."""
+    if isinstance(one, LongSeries):
+        return one.extremes
+    values, observed = np.asarray(one.values), np.asarray(one.observed)
+    return np.stack([np.where(observed, values, np.inf).argmin(axis=0), np.where(observed, values, -np.inf).argmax(axis=0)])
+
+
+def _constant(one: Series | LongSeries) -> np.ndarray:
+    """Which columns do not vary: their scale of 1 is none."""
+    low, high = _extremes(one)
+    if isinstance(one, LongSeries):
+        pairs = [[one.source.read(int(row), int(row) + 1)[0][0, k] for row in rows] for k, rows in enumerate(zip(low, high))]
+        return np.array([not a < b for a, b in pairs])
+    values, column = np.asarray(one.values), np.arange(one.columns)
+    return ~(values[low, column] < values[high, column])
