@@ -83,8 +83,7 @@ def fit(
             $x_i$, and for $y_i$, row i. With a list of series a list of as many, or of names.
         guide: settings of the variational family: `nmax.LookaheadGuide()`, the default, or `nmax.MovingAverageGuide()`, the
             paper's.
-        window: steps in a window; by default chosen by the look-ahead, 50 for the paper's guide. The cost of a training
-            step grows with it, not with T.
+        window: steps in a window, with which (not with T) the cost of a step grows; by default 50 for the paper's guide.
         draws: windows a step, each with its own draw of θ and x, taken four times with mirrored noise; by default 6, or 12
             for the paper's guide.
         steps: train for just so many steps; with the look-ahead, those of its neural layers if it has any, 600 by default.
