@@ -20,7 +20,7 @@ from nmax._settings import FitSettings
 from nmax._stages import history_written, modes_written
 from nmax._step import History
 from nmax._store import DamagedFileError, plain, read_json, write_arrays, write_bytes, write_json
-from nmax.data import Series, Table
+from nmax.data import Series, Table, Tables
 from nmax.models import AbstractModel
 
 FORMAT = 1
@@ -32,7 +32,7 @@ RUNNING, FINISHED = "running", "finished"
 
 
 def begin(
-    folder: Path, model: AbstractModel, table: Table, series: Series, settings: FitSettings, every: float
+    folder: Path, model: AbstractModel, table: Table | Tables, series: Series, settings: FitSettings, every: float
 ) -> tuple[FolderKeeper, bool]:
     """Make a run folder ready, or take up one that is there; refused if it is of something else.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
+from typing import Any
 
 from nmax.cli._model_file import add_run, model_of_run
 from nmax.cli._output import InputError, Output, add_json, add_quiet
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--out must be a .nc or a .zarr file; got {file}.")
     if file.exists():
         raise InputError(f"{file} is there already, and is left as it is; choose another --out, or remove it.")
-    posterior = nmax.load(folder, model_of_run(folder, options.model))
+    posterior: Any = nmax.load(folder, model_of_run(folder, options.model))
     if options.exact:
         options.resumable = f"nmax sample {shlex.quote(str(folder))} --exact --draws {options.draws} --seed {options.seed}"
         each, chains = max(options.draws // 4, 4), folder / f"chains-{options.draws}-{options.seed}.npz"
