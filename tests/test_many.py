@@ -374,7 +374,7 @@ def test_what_is_of_one_series_is_asked_of_one(fitted):
         fit.one(1).check()
     with pytest.raises(TypeError, match=r"`save` must write all series.*`nmax.load\(folder, model\).one\(1\)`"):
         fit.one(1).save("nowhere")
-    with pytest.raises(TypeError, match=r"must be of one series, .* got a fit of 5. Write `fit.one\(k\)`"):
+    with pytest.raises(TypeError, match=r"must be of one series, .* got a fit of 5. Pass `fit.one\(k\)`"):
         nmax.report.write(fit, "nowhere.html")
 
 

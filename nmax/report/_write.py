@@ -96,7 +96,7 @@ def _finite(elbo: Estimate | None) -> Estimate | None:
 def _check(posterior: Any, file: Any, forecast: Any, settings: Any) -> Path:
     if isinstance(posterior, ManyPosterior):
         raise TypeError(
-            f"`posterior` must be of one series, for a page shows its path; got a fit of {len(posterior)}. Write `fit.one(k)`."
+            f"`posterior` must be of one series, since it shows a path; got a fit of {len(posterior)}. Pass `fit.one(k)`."
         )
     if not isinstance(posterior, (Posterior, Draws)):
         raise TypeError(
