@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -86,7 +87,7 @@ def evidence(
     begun = time.perf_counter()
     own = filter_guide(guide, series)
     numbers = jnp.arange(-(-(series.length + 1) // own.block), dtype=jnp.int32)
-    weigh = _weigh_many if isinstance(series, ManySeries) else _weigh
+    weigh: Any = _weigh_many if isinstance(series, ManySeries) else _weigh
     thetas, weights = [], []
     estimate = np.nan, np.inf
     for call in range(max(-(-most // LANES), 1)):

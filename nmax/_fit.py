@@ -24,7 +24,7 @@ from nmax._finite import NOT_FOUND, NoPosteriorError, check_finite
 from nmax._guide_file import guide_arrays, guide_from, guide_recipe
 from nmax._load import load
 from nmax._locate import Located, described, locate, relocate, training_windows
-from nmax._many import ManyPosterior, posterior_of
+from nmax._many import posterior_of
 from nmax._optimiser import Optimiser
 from nmax._posterior import Posterior
 from nmax._pretrain import pretrain as pretrain_guide
@@ -69,7 +69,7 @@ def fit(
     watch: Callable[[int, Guide], object] | None = None,
     out: str | os.PathLike[str] | None = None,
     checkpoint_every: float = EVERY,
-) -> Posterior | ManyPosterior:
+) -> Posterior:
     """Fit the joint posterior of the parameters and the latent path; the same arguments and key give the same result.
 
     Args:
@@ -101,7 +101,7 @@ def fit(
 
     Returns:
         The posterior: draws, paths, the ELBO, a summary, and why training ended. Of a list of series an
-        `nmax.ManyPosterior`: θ given all of them, and by `one(k)` the posterior of each.
+        `nmax.ManyPosterior`, whatever the annotation says: θ given all of them, and by `one(k)` the posterior of each.
 
     Raises:
         ValueError, TypeError: for input that cannot be right, before any work starts.
@@ -131,7 +131,7 @@ def _fitted(
     every: float,
     progress: bool,
     watch: Callable[[int, Guide], object] | None,
-) -> Posterior | ManyPosterior:
+) -> Any:
     """Check what was asked for, then find the posterior; in a run folder, if there is one."""
     begun, out = time.perf_counter(), claim.folder
     series: Any = series_of(table, out, progress)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nmax._guide_file import guide_from
 from nmax._identity import data_identity, model_identity
-from nmax._many import ManyPosterior, posterior_of
+from nmax._many import posterior_of
 from nmax._posterior import Posterior
 from nmax._run_folder import CHECK, FINISHED, FITTED, check_same, read_run
 from nmax._series_file import read_table, series_of
@@ -21,7 +21,7 @@ from nmax.data import windows_over
 from nmax.models import AbstractModel
 
 
-def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior | ManyPosterior:
+def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior:
     """The posterior of a finished run.
 
     Nothing in the folder is run: the model is yours to pass, and must be the one that was fitted.

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._convergence import Convergence
 from nmax._find import CUT_NATS, Found, find
-from nmax._natural import MANY, Settlement, bound, settle
+from nmax._natural import Settlement, bound, many, settle
 from nmax._prior_density import PriorDensity
 from nmax._progress import Meter
 from nmax._scores import Scores
@@ -80,13 +80,13 @@ def locate(
     guide = scores.guide
     meter.phase("settle q(θ)")
     gap = shortfall(scores, modes[0], key=gap_key)
-    many, falls_short = scores.windows.count >= MANY, gap > SHORTFALL
-    weighted = settings.weighted or _weighted(gap, many)
-    if weighted > 1 and many:
+    long, falls_short = many(scores.windows), gap > SHORTFALL
+    weighted = settings.weighted or _weighted(gap, long)
+    if weighted > 1 and long:
         modes[0] = sharpened(scores, PriorDensity(model.parameters), modes[0], weighted, key=mode_key)
-    calls = SETTLE if many or weighted == 1 else _calls(guide.theta_flow.size, scores.windows)
+    calls = SETTLE if long or weighted == 1 else _calls(guide.theta_flow.size, scores.windows)
     best, settled = settled_modes(scores, modes, calls, weighted, within=settings.rivals, key=settle_key)
-    layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not many else 0)
+    layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not long else 0)
     guide = settings.with_layers(best.scores.guide, layers, series, key=build_key)
     own, (flow, history, refused, *_) = guide.block > series.length or scores.windows.count == 1, best.settlement
     guide = dataclasses.replace(guide, theta_flow=flow, own=own)
@@ -125,9 +125,9 @@ def settled_modes(
     return settled[0], tuple([one.mode for one in settled] + rest)
 
 
-def _weighted(gap: float, many: bool) -> int:
+def _weighted(gap: float, long: bool) -> int:
     """Draws of x to weight against each other at each θ."""
-    if many:
+    if long:
         return WEIGHTED if gap > SHORTFALL else 1
     return WEIGHTED_SHORT if gap > NOTICEABLE else 1
 
@@ -145,7 +145,7 @@ def relocate(
     newton_key, settle_key = jr.split(key)
     scores = Scores(guide, series, windows)
     mode = newton(scores, PriorDensity(guide.model.parameters), mode.theta, 3, key=newton_key)
-    weighted = WEIGHTED_SHORT if windows.count < MANY else 1
+    weighted = 1 if many(windows) else WEIGHTED_SHORT
     settled = settle(scores, guide.theta_flow, mode, SETTLE, weighted=weighted, key=settle_key)
     rest = settled.convergence(mode, guide.model.parameters.labels)
     return dataclasses.replace(guide, theta_flow=settled.flow), rest

@@ -19,13 +19,15 @@ from nmax._scores import LANES, Scores, log_mean
 from nmax._start import Mode
 from nmax._step import History
 from nmax._surface import fitted, moved_to, through_gradients
+from nmax.data import Windows
 from nmax.flows import AffineHead, ThetaFlow
 
 WIDTHS = (1.2, 1.0, 1.0)  # of the draws of each round: from the mode's Gaussian, then from the q(θ) that the last one gave
 MORE = 4  # rounds after these at the most, while q(θ) still moves
 FAR = 3.0  # widths beyond the typical distance of a draw at which it is left out of later rounds
 MOMENTS = 10_000  # draws by which q(θ) is centred and scaled for the next round
-MANY = 200  # windows from which on the posterior of θ is taken for Gaussian
+MANY = 200  # windows from which on the posterior of θ is taken for Gaussian,
+STEPS = 25_000  # and the steps that windows of several series must have for that: those of short series may be few
 CHANGE = 3.0  # how much narrower or wider than the scores' covariance says a direction may be
 BOUND = 12  # calls of the scores from which the ELBO at a mode is estimated
 CHECK, ASTRAY = 6, 0.5  # and that of a round's q(θ), which may not be so many nats below the last one's, errors aside
@@ -94,7 +96,7 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
 
     The parts of the bound are, in the first round, those at draws wider than q.
     """
-    if scores.windows.count >= MANY:
+    if many(scores.windows):
         return _settled_narrow(scores, flow, mode, steps, key=key)
     rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
     root = np.linalg.cholesky(mode.covariance)
@@ -122,6 +124,11 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
             break
         centre, root = _moments(settled, key=fit_key)
     return Settlement(settled, History(*np.concatenate(records).T), refused, moved, gain, len(records))
+
+
+def many(windows: Windows) -> bool:
+    """Whether there are so many windows that their scores say all of the posterior of θ."""
+    return windows.count >= MANY and (not windows.lengths or windows.length >= STEPS)
 
 
 def _fine(u: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -157,7 +157,7 @@ def draw_elbo(
     if part is not None:
         number, parts = part
         own = count // parts
-        noise, chosen = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, number * own, own), (noise, Window(*chosen)))
+        noise, chosen = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, number * own, own), (noise, chosen))
 
     def one(series, window, noise):
         return mirrored_elbo(guide, series, windows, window, noise)

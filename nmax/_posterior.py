@@ -15,6 +15,7 @@ from nmax._fitted import Fitted
 from nmax._joint import JointDraws
 from nmax._strip import DRAWS, THETAS, PathSummary, Strip, path_summary, strip
 from nmax.checks import Residuals, residuals
+from nmax.data import Series, Table
 from nmax.guides import one_stretch
 
 
@@ -39,6 +40,9 @@ class Posterior(Fitted, JointDraws):
         modes: the modes of θ that several starts led to, the one that was taken first.
         checked: what `check` found, once it has been called.
     """
+
+    table: Table
+    series: Series
 
     def path(
         self, draws: int, *, start: int = 0, stop: int | None = None, key: PRNGKeyArray

@@ -8,7 +8,6 @@ from typing import Any
 
 from nmax._convergence import Converged
 from nmax._fit import fit
-from nmax._many import ManyPosterior
 from nmax._posterior import Posterior
 from nmax._run_folder import EVERY, read_run
 from nmax._series_file import read_table
@@ -18,7 +17,7 @@ from nmax.models import AbstractModel
 
 def resume(
     folder: str | os.PathLike[str], model: AbstractModel, *, progress: bool = True, checkpoint_every: float = EVERY
-) -> Posterior | ManyPosterior:
+) -> Posterior:
     """Go on with a fit from its last checkpoint, to the same end as if it had never been stopped.
 
     Args:

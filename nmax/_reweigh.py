@@ -43,7 +43,8 @@ def corrected(
     if settings.weighted == 1 or located.shortfall < NOTICED or not short:
         return outcome, notes
     guide: Any = outcome.guide
-    found = reweighed(guide, series, key=key)
+    held: Any = series
+    found = reweighed(guide, held, key=key)
     return outcome._replace(guide=dataclasses.replace(guide, theta_flow=found.flow)), (*notes, *found.notes)
 
 

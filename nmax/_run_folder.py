@@ -30,8 +30,10 @@ from nmax._store import (
     write_bytes,
     write_json,
 )
-from nmax.data import LongSeries, Series, Table
+from nmax.data import LongSeries, ManySeries, Series, Table, Tables
 from nmax.models import AbstractModel
+
+AnySeries = Series | LongSeries | ManySeries
 
 FORMAT = 1
 FITTED, CHECKPOINTS = "fitted.npz", "checkpoints"
@@ -42,7 +44,7 @@ SHORT, PATHS = 100_000, 100  # numbers of a path up to which the results hold pa
 
 
 def begin(
-    claim: Claim, model: AbstractModel, table: Table, series: Series | LongSeries, settings: FitSettings, every: float
+    claim: Claim, model: AbstractModel, table: Table | Tables, series: AnySeries, settings: FitSettings, every: float
 ) -> tuple[FolderKeeper, bool]:
     """Make a run folder ready, or take up one that is there; refused if it is of something else, or somebody else's.
 
@@ -73,7 +75,7 @@ def begin(
     return FolderKeeper(folder / CHECKPOINTS, every, lambda: check_unchanged(series)), kept["status"] == FINISHED
 
 
-def _begun(claim: Claim, folder: Path, table: Table, series: Series | LongSeries, described: Mapping[str, Any]) -> None:
+def _begun(claim: Claim, folder: Path, table: Table | Tables, series: AnySeries, described: Mapping[str, Any]) -> None:
     """Write what a run is of, unless it is there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

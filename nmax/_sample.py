@@ -110,7 +110,8 @@ def _quick_fit(
     thread = threading.Thread(target=_quietly, args=(compile_ahead,))
     thread.start()
     try:
-        return fit_guide(model, table, key=key, guide=QUICK, progress=progress)
+        found: Any = fit_guide(model, table, key=key, guide=QUICK, progress=progress)
+        return found
     finally:
         thread.join()
 

@@ -117,7 +117,7 @@ class PathSummary(NamedTuple):
 
 def strip(
     guide: Guide,
-    series: Series,
+    series: Any,
     starts: Int[np.ndarray, " window"],
     width: int,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
+from typing import Any
 
 from nmax.cli._model_file import add_run, model_of_run, source_of
 from nmax.cli._output import Output, add_json
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     from nmax import report
 
     out, folder = Output(options), options.folder
-    posterior = nmax.load(folder, model_of_run(folder, options.model))
+    posterior: Any = nmax.load(folder, model_of_run(folder, options.model))
     file = options.out or folder / "report.html"
     forecast_key, key = jr.split(jr.key(options.seed))
     forecast = None

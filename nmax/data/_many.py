@@ -42,7 +42,8 @@ class ManySeries:
         self.own, self.members = tuple(members), _alike(members)
         self._arrays = [_in_memory(one) for one in self.members]
         self._starts = [np.stack([np.asarray(one.start[part]) for one in self.members]) for part in range(3)]
-        self.start = self.members[0].start
+        one = self.members[0]
+        self.start, self.typical_gap, self.centre, self.scale = one.start, one.typical_gap, one.centre, one.scale
 
     @property
     def has_inputs(self) -> bool:
@@ -172,11 +173,8 @@ def _with(one: Any, centre: Any, scale: Any, input_centre: Any, input_scale: Any
         changed = LongSeries(one.source, dataclasses.replace(one.statistics, **parts))
         changed.typical_gap = np.float32(gap)
         return changed
-    centre, scale, input_centre, input_scale, gap = (
-        jnp.asarray(a, jnp.float32) for a in (centre, scale, input_centre, input_scale, gap)
-    )
-    parts = {"input_centre": input_centre, "input_scale": input_scale, "typical_gap": gap}
-    return dataclasses.replace(one, centre=centre, scale=scale, **parts)
+    parts = {"centre": centre, "scale": scale, "input_centre": input_centre, "input_scale": input_scale, "typical_gap": gap}
+    return dataclasses.replace(one, **{name: jnp.asarray(part, jnp.float32) for name, part in parts.items()})
 
 
 def _in_memory(one: Series | LongSeries) -> dict[str, np.ndarray]:
@@ -196,7 +194,7 @@ def _seen(one: Series | LongSeries) -> np.ndarray:
 
 def _always_seen(one: Series | LongSeries) -> np.ndarray:
     """Which columns are observed on every row."""
-    return np.array(one.always_seen) if isinstance(one, LongSeries) else np.asarray(one.observed).all(axis=0)
+    return np.array(one.always_seen if isinstance(one, LongSeries) else np.asarray(one.observed).all(axis=0))
 
 
 def _extremes(one: Series | LongSeries) -> np.ndarray:
@@ -214,4 +212,4 @@ def _constant(one: Series | LongSeries) -> np.ndarray:
         pairs = [[one.source.read(int(row), int(row) + 1)[0][0, k] for row in rows] for k, rows in enumerate(zip(low, high))]
         return np.array([not a < b for a, b in pairs])
     values, column = np.asarray(one.values), np.arange(one.columns)
-    return ~(values[low, column] < values[high, column])
+    return np.asarray(values[low, column] >= values[high, column])

@@ -125,7 +125,7 @@ class ArraySource(FileSource):
     def _numbers(self, file: Any, first: int, count: int) -> np.ndarray:
         """So many numbers of the file from the `first` on."""
         size = self._dtype.itemsize
-        content = np.empty(count * size, np.uint8)
+        content: Any = np.empty(count * size, np.uint8)
         file.seek(self._begins + first * size)
         left = memoryview(content)
         while len(left):

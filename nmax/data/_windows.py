@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
 
-class Window(NamedTuple):
-    """The steps `start, ..., start + size - 1`, a subset of 1..T; `which` is the number of their series, of several."""
+class Window(eqx.Module):
+    """The steps `start, ..., start + size - 1`, a subset of 1..T, on the device or on the host; or several such.
 
-    start: Int[Array, "..."]
-    size: Int[Array, "..."]
-    which: Int[Array, "..."] | None = None
+    Attributes:
+        start: the first step.
+        size: how many there are.
+        which: the number of the series they are of, where there are several.
+    """
+
+    start: Any
+    size: Any
+    which: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.start, self.size)
 
 
 class Edges(NamedTuple):
@@ -67,7 +78,7 @@ class Windows:
         size = xp.minimum(self.width, xp.asarray(self.edges.length)[which] - before)
         return Window(1 + before, size, which)
 
-    def holding(self, step: Int[Array, "..."] | Int[np.ndarray, "..."]) -> Int[Array, "..."] | Int[np.ndarray, "..."]:
+    def holding(self, step: Any) -> Any:
         """The number of the window that holds a step; the steps of all series are counted from 0, one after the other."""
         if not self.lengths:
             return step // self.width

@@ -13,6 +13,7 @@ from jaxtyping import PRNGKeyArray
 from nmax._check import check_key, names_its_options
 from nmax._draws import Draws
 from nmax._forecast import Forecast
+from nmax._many import ManyPosterior
 from nmax._posterior import Estimate, Posterior
 from nmax.report._bands import Painter
 from nmax.report._convergence_section import convergence_section
@@ -93,6 +94,10 @@ def _finite(elbo: Estimate | None) -> Estimate | None:
 
 
 def _check(posterior: Any, file: Any, forecast: Any, settings: Any) -> Path:
+    if isinstance(posterior, ManyPosterior):
+        raise TypeError(
+            f"`posterior` must be of one series, since it shows a path; got a fit of {len(posterior)}. Pass `fit.one(k)`."
+        )
     if not isinstance(posterior, (Posterior, Draws)):
         raise TypeError(
             f"`posterior` must be what nmax.fit, nmax.sample or nmax.load returned; got {type(posterior).__name__}."
