@@ -162,13 +162,14 @@ def zarr_chunk(at: Place) -> Iterator[Row]:
 
 
 def not_finite(at: Place) -> Iterator[Row]:
-    some = ended(at.worker(at / "hole", hole=0.62))
+    some = ended(at.worker(at / "hole", hole=0.35))
     assert some.code == 0, some.said
     skipped = int(some.said.split()[2])
     assert skipped > 0, some.said
     run = at / "all-hole"
-    none = ended(at.worker(run, hole=-9.0))
+    none = ended(at.worker(run, hole=0.02))
     assert none.code == 1, none
+    assert "DivergedError" in none.said, none.said
     assert not (run / "fitted.npz").exists()
     yield from [
         (

@@ -1,6 +1,7 @@
 """A fit in a process of its own, for `faults.py` to do harm to: small, and as slow as is asked for."""
 
 import argparse
+import encodings.cp437  # noqa: F401  zip files are read by it, and another user may not be able to import it later
 import os
 import sys
 import time
@@ -23,11 +24,11 @@ def series(seed: int = 1) -> np.ndarray:
     return nmax.simulate(nmax.models.ar1(), THETA, 400, key=jr.key(seed)).y
 
 
-def undefined(above: float) -> nmax.StateSpaceModel:
-    """AR(1) whose transition has no density where the coefficient is above a limit."""
+def undefined(away: float) -> nmax.StateSpaceModel:
+    """AR(1) whose transition has no density where the coefficient is far from 0.3, the centre of its prior."""
 
     def transition(x, theta):
-        hole = jnp.where(theta["coefficient"] > above, jnp.nan, 1.0)
+        hole = jnp.where(jnp.abs(theta["coefficient"] - 0.3) > away, jnp.nan, 1.0)
         return dist.Normal(theta["intercept"] + theta["coefficient"] * x, theta["noise"] * hole).to_event(1)
 
     return nmax.StateSpaceModel(
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.0, help="seconds after each 100 steps")
     parser.add_argument("--source", type=Path, help="a series on disk")
     parser.add_argument("--series", type=int, default=1)
-    parser.add_argument("--hole", type=float, help="the model is not defined above this coefficient")
+    parser.add_argument("--hole", type=float, help="how far from the centre the model is defined")
     parser.add_argument("--observation-sd", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--slow", choices=["fsync", "replace"])

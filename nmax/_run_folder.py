@@ -114,6 +114,12 @@ def save(posterior: Any, folder: Path) -> None:
     if not writes():
         return
     folder.mkdir(parents=True, exist_ok=True)
+    with Claim(folder) as claim:
+        claim.take()
+        _save(posterior, folder)
+
+
+def _save(posterior: Any, folder: Path) -> None:
     described = {
         "model": model_identity(posterior.model, posterior.series),
         "data": data_identity(posterior.series),

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         check = read_json(folder / CHECK)
         out.say(f"\nverdict: {check['verdict']}")
         out.note(check=check)
-    files = sorted(str(file.relative_to(folder)) for file in folder.iterdir())
+    files = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
     out.say(f"\nfiles   {', '.join(files)}")
     out.note(run=run, source=source, files=files)
     return out.end()

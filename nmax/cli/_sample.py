@@ -188,7 +188,10 @@ def _bar(options: argparse.Namespace, file: Path):
 
         def told() -> None:
             done, count = how_many(file)
-            bar.total = bar.total if count is None else count
-            bar.update((bar.total if count is None and bar.total and file.exists() else done) - bar.n)
+            if count is None and bar.total and file.exists():  # all of them, and in its place
+                done, count = bar.total, bar.total
+            if count is not None and done > bar.n:
+                bar.total = count
+                bar.update(done - bar.n)
 
         yield told

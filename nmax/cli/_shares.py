@@ -64,7 +64,8 @@ def end_with_parent() -> None:
     """In one of the processes: stop when the one that has started them is gone, which closes the other end of the input."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1):  # not by Python's own file, which the end of the process would find locked
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="nmax-parent", daemon=True).start()
@@ -97,7 +98,9 @@ def _begun(arguments: Sequence[str], cores: set[int] | None, said: IO[bytes]) ->
 def _refuse(code: int, said: IO[bytes]) -> None:
     said.seek(0)
     text = said.read().decode(errors="replace").strip() or f"it ended with code {code}"
-    last = text.splitlines()[-1].removeprefix("nmax: ").removeprefix("broke off: ")
+    lines = text.splitlines()
+    last = ([line for line in lines if line.startswith(("nmax: ", "Fatal"))] or lines)[-1]
+    last = last.removeprefix("nmax: ").removeprefix("broke off: ")
     raise InputError(last) if code == 2 else ShareError(f"one of the processes failed, the others were stopped: {last}")
 
 
