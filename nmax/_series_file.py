@@ -137,8 +137,8 @@ def _written(found: Statistics, place: Source) -> tuple[Arrays, dict[str, Any]]:
 def _statistics(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any], place: Source) -> Statistics:
     """What the pass of an earlier call found, if the file is still the same."""
     stamp = getattr(place, "stamp", None)
-    if stamp is not None and list(stamp[:2]) != list(facts["stamp"] or [])[:2]:
-        return statistics_of(place)  # touched or changed: its checksum will tell
+    if "sha256" not in facts or (stamp is not None and list(stamp[:2]) != list(facts["stamp"] or [])[:2]):
+        return statistics_of(place)  # touched, changed, or of several series: its checksum will tell
     return Statistics(**{name: _plain(array) for name, array in arrays.items()}, sha256=facts["sha256"])
 
 
