@@ -132,7 +132,7 @@ def _series(table: Table, arrays: Arrays, facts: dict[str, Any] | None, progress
     if place is None:
         return make_series(table.y, table.inputs)
     stamp = getattr(place, "stamp", None)
-    if facts and stamp is not None and list(stamp[:2]) == list(facts["stamp"] or [])[:2]:
+    if facts and stamp is not None and list(stamp[:2]) == list(facts.get("stamp") or [])[:2]:
         return LongSeries(place, Statistics(**{k: _plain(array) for k, array in arrays.items()}, sha256=facts["sha256"]))
     return LongSeries(place, _passed_over(place, progress))  # touched or changed since: its checksum will tell
 

@@ -420,7 +420,7 @@ def test_a_run_folder_holds_all_series_and_refuses_others(fitted):
     changed = [np.where(np.arange(len(y))[:, None] == 7, 9.0, y) if k == 3 else y for k, y in enumerate(each)]
     with pytest.raises(ValueError, match="data.series 3.sha256_of_observations is another. Choose another folder"):
         nmax.fit(MODEL, changed, **options)
-    with pytest.raises(ValueError, match="data.series 4.rows was 121, is nothing; data.series was 5, is 4"):
+    with pytest.raises(ValueError, match="data.series was 5, is 4; .*data.series 4.rows was 121, is nothing"):
         nmax.fit(MODEL, each[:4], **options)
     with pytest.raises(ValueError, match="data.series"):
         nmax.fit(MODEL, each[0], **options)
