@@ -92,7 +92,7 @@ def test_the_same_command_reads_what_is_there_and_another_is_refused(here, capsy
 
 def test_a_check_is_kept_with_the_run(here, capsys, monkeypatch):
     finding = Finding("path", "trust the means, not the widths", "it is narrow", "Widen it")
-    monkeypatch.setattr("nmax._posterior.examine", lambda fit, known, key: Check((finding,), {"khat": 0.4}, 1.0))
+    monkeypatch.setattr("nmax._fitted.examine", lambda fit, known, key: Check((finding,), {"khat": 0.4}, 1.0))
     assert printed(capsys, "check", "run")["verdict"] == "trust the means, not the widths"
     kept = nmax.load(here / "run", __import__("nmax.cli._model_file", fromlist=["model_from"]).model_from(here / "model.py"))
     assert kept.checked is not None

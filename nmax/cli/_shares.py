@@ -48,6 +48,8 @@ def in_shares(command: Sequence[str], count: int, told) -> None:
                 _refuse(process.returncode, said)
     finally:
         _stop([process for process, _ in running])
+        for _, said in running:
+            said.close()
 
 
 def shares_of_cores(count: int) -> Iterator[set[int] | None]:
