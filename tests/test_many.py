@@ -333,7 +333,7 @@ def test_every_series_has_a_posterior_of_its_own_under_one_theta(fitted):
         assert f"series {k} of 5" in own.notes[0]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_what_a_posterior_has_each_of_them_has(fitted, tmp_path):
     each, _, fit = fitted
     own = fit.one(2)
@@ -379,7 +379,7 @@ def test_what_is_of_one_series_is_asked_of_one(fitted):
         nmax.report.write(fit, "nowhere.html")
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_check_sees_all_series(fitted):
     """A sound fit is trusted; one with a q(θ) as wide as a single series would have it is not."""
     fit = fitted[2]
@@ -394,7 +394,7 @@ def test_the_check_sees_all_series(fitted):
     assert hurt.check().verdict == "do not trust"
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_models_of_several_series_are_compared_by_all_of_them(fitted):
     each, _, fit = fitted
     wide = dataclasses.replace(MODEL, prior={**MODEL.prior, "coefficient": dist.Normal(0.0, 100.0)})
