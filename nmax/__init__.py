@@ -1,7 +1,8 @@
 """nmax: Bayesian inference in state space models and stochastic differential equations, for long series.
 
 Write a model with NumPyro distributions, hand over a series with gaps, get the joint posterior of the parameters and the
-latent path. The method is the neural moving average model of Ryder, Prangle, Golightly and Matthews (UAI 2021).
+latent path. The default guide looks ahead; the neural moving average model of Ryder, Prangle, Golightly and Matthews (UAI
+2021), from which it began, is there too.
 """
 
 from nmax import features as features
