@@ -157,7 +157,8 @@ def save_results(posterior: Any, folder: Path, *, draws: int = 1_000) -> None:
     """Draws of θ and, where the series is short, of the path, with the data, by the ArviZ schema as netCDF."""
     from nmax.export import small_tree  # only here, since xarray takes a while to import
 
-    if posterior.series.length * posterior.model.state_size > SHORT:
+    several = isinstance(posterior.series, ManySeries)  # whose paths are asked for one by one
+    if several or posterior.series.length * posterior.model.state_size > SHORT:
         tree = small_tree(posterior, draws=draws)
     else:
         tree = posterior.to_datatree(draws=draws, paths=PATHS)

@@ -8,6 +8,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 from nmax._claim import RunInUseError
 from nmax._finite import NoPosteriorError
@@ -28,6 +29,7 @@ exit codes: 0 done, 1 a claim of the paper failed, 2 input that cannot be right,
 130 interrupted and 143 terminated (a fit can be resumed)"""
 
 
+OURS = Path(__file__).resolve().parents[1]
 HOPELESS = (DivergedError, NoPosteriorError)  # the same call would come to the same end
 
 
@@ -88,7 +90,7 @@ def _how_to_go_on(options: argparse.Namespace) -> str:
 def _ours(error: BaseException) -> bool:
     """Whether nmax itself raised this, about input; what comes from elsewhere is a defect, and its place is shown."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    return isinstance(error, (InputError, FileNotFoundError)) or any("nmax" in frame.filename for frame in last)
+    return isinstance(error, (InputError, FileNotFoundError)) or any(OURS in Path(frame.filename).parents for frame in last)
 
 
 def _warned(message, category, filename, lineno, file=None, line=None) -> None:

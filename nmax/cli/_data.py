@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from nmax.cli._output import InputError
-from nmax.data import Table
+from nmax.data import Table, Tables
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """The data file and how to read it."""
-    parser.add_argument("data", type=Path, metavar="DATA", help="CSV, Parquet, .npy, .npz or Zarr")
+    """The data files and how to read them."""
+    text = "CSV, Parquet, .npy, .npz or Zarr; several files are independent series that share θ"
+    parser.add_argument("data", type=Path, nargs="+", metavar="DATA", help=text)
     parser.add_argument("--columns", type=_names, metavar="A,B", help="columns that were observed; by default all others")
     parser.add_argument("--inputs", type=_names, metavar="U,V", help="columns of exogenous inputs, known at every row")
     parser.add_argument("--time", metavar="NAME", help="the time column; by default one called time or date, say")
@@ -20,8 +21,15 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", metavar="STEP", help="the grid's step: a number, or 1D, 15min, 1W, 1M for dates")
 
 
-def table_from(options: argparse.Namespace, step: float | None = None) -> Table:
-    """Read what the arguments name; `step` is the model's own, for numeric times."""
+def table_from(options: argparse.Namespace, step: float | None = None) -> Table | Tables:
+    """Read what the arguments name, one series or several; `step` is the model's own, for numeric times."""
+    from nmax.data import tables_of
+
+    each = [_table(options, file, step) for file in options.data]
+    return each[0] if len(each) == 1 else tables_of(each)
+
+
+def _table(options: argparse.Namespace, file: Path, step: float | None) -> Table:
     from nmax.data import as_table, read_for, source
 
     if options.on_disk:
@@ -29,10 +37,10 @@ def table_from(options: argparse.Namespace, step: float | None = None) -> Table:
             raise InputError(
                 "Rows of a series on the disk must be the steps of the model: --time and --step cannot be used."
             )
-        parts = {"columns": options.columns, "inputs": options.inputs} if options.data.suffix == ".parquet" else {}
-        return as_table(source(options.data, **parts))
+        parts = {"columns": options.columns, "inputs": options.inputs} if file.suffix == ".parquet" else {}
+        return as_table(source(file, **parts))
     how = {name: getattr(options, name) for name in ("columns", "inputs", "time")}
-    return read_for(step, options.data, **how, step=None if options.step is None else _step(options.step))
+    return read_for(step, file, **how, step=None if options.step is None else _step(options.step))
 
 
 def _names(text: str) -> list[str]:

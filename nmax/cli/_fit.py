@@ -9,10 +9,13 @@ from typing import Any
 
 from nmax._claim import FINISHED, LOCK, RUN, Claim
 from nmax.cli._data import add_data, table_from
-from nmax.cli._model_file import SOURCE, add_run, keep_source, model_from, model_of_run
+from nmax.cli._model_file import COPY, SOURCE, add_run, keep_source, model_from, model_of_run
 from nmax.cli._output import InputError, Output, add_json, add_quiet
 
 GUIDES = ("lookahead", "nma")
+READING = ("columns", "inputs", "time", "step", "on_disk")  # what to do the fit again takes, and the defaults
+FITTING = ("seed", "guide", "steps", "window", "draws")
+DEFAULTS = {"seed": 0, "guide": "lookahead"}
 
 
 def add(commands) -> None:
@@ -22,13 +25,14 @@ def add(commands) -> None:
         help="fit a model to a series: the joint posterior of parameters and path",
         description="Fit the model that a Python file defines to a series. The file is your own code and is run as such.",
         epilog="examples:  nmax fit model.py data.csv --out run  |  nmax fit model.py rates.parquet --time date --columns "
-        "rate --step 1W --out run  |  nmax fit model.py data.csv --out run --guide nma --steps 5000",
+        "rate --step 1W --out run  |  nmax fit model.py data.csv --out run --guide nma --steps 5000  |  "
+        "nmax fit model.py first.csv second.csv --out run",
     )
     parser.add_argument("model", type=Path, metavar="MODEL.py", help="a Python file that defines `model`; it is run")
     add_data(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the folder for checkpoints and results")
-    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default: %(default)s)")
-    parser.add_argument("--guide", choices=GUIDES, default="lookahead", help="the default guide, or the paper's")
+    parser.add_argument("--seed", type=int, default=DEFAULTS["seed"], help="of the random numbers (default: %(default)s)")
+    parser.add_argument("--guide", choices=GUIDES, default=DEFAULTS["guide"], help="the default guide, or the paper's")
     parser.add_argument("--steps", type=int, help="training steps; by default as many as are needed")
     parser.add_argument("--window", type=int, help="steps of the series that a training step sees at once")
     parser.add_argument("--draws", type=int, help="windows a training step")
@@ -56,7 +60,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     together.add_argument("--process", type=int, metavar="K", help="the number of this one, from 0")
     parser.add_argument("--no-check", action="store_true", help="leave out the check whether to trust the result")
     parser.add_argument(
-        "--checkpoint-every", type=float, default=30.0, metavar="SECONDS", help="at the least (default: %(default)s)"
+        "--checkpoint-every", type=float, default=30.0, metavar="SECONDS", help="least time between two (default: %(default)s)"
     )
     add_quiet(parser)
     add_json(parser)
@@ -138,6 +142,7 @@ def _part(options: argparse.Namespace) -> None:
 
 def _told(options: argparse.Namespace, folder: Path, posterior: Any) -> int:
     """Check what was fitted, write the results, and say what came of it."""
+    from nmax import ManyPosterior
     from nmax._run_folder import read_run, save_check, save_results
 
     if read_run(folder)["status"] != FINISHED:  # there was a warning with the reason
@@ -150,7 +155,9 @@ def _told(options: argparse.Namespace, folder: Path, posterior: Any) -> int:
     summary = posterior.summary()
     out.say(summary)
     out.say()
-    out.say(f"Wrote {folder}. Next:  nmax report {folder}  |  nmax forecast {folder} --steps 20  |  nmax sample {folder}")
+    of = " --series 0" if isinstance(posterior, ManyPosterior) else ""
+    following = "  |  ".join(f"nmax {command} {folder}{of}" for command in ("report", "sample", "forecast --steps 20"))
+    out.say(f"Wrote {folder}. Next:  {following}")
     verdict = None if posterior.checked is None else posterior.checked.verdict
     out.note(run=folder, parameters=summary.parameters, elbo=summary.elbo, elbo_standard_error=summary.elbo_standard_error)
     out.note(converged=posterior.converged, reason=posterior.reason, seconds=posterior.seconds, verdict=verdict)
@@ -165,7 +172,7 @@ def _begin(claim: Claim, options: argparse.Namespace) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         claim.take()
         if not (folder / RUN).exists() or not (folder / SOURCE).exists():
-            keep_source(folder, options.model, {"data": str(options.data.resolve()), "read_with": _read_with(options)})
+            keep_source(folder, options.model, {"data": _places(options), "options": _given(options)})
     except OSError as error:
         raise InputError(
             f"--out must be a folder that can be written to; {folder} cannot: {error.strerror or error}. Nothing was done; "
@@ -176,9 +183,17 @@ def _begin(claim: Claim, options: argparse.Namespace) -> None:
 def _refuse_other_run(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out must be a folder; {folder} is a file.")
-    if folder.is_dir() and {file.name for file in folder.iterdir()} - {LOCK} and not (folder / SOURCE).exists():
+    if folder.is_dir() and {file.name for file in folder.iterdir()} - {LOCK, COPY} and not (folder / SOURCE).exists():
         raise InputError(f"--out must be a new folder or one that `nmax fit` has made; {folder} has other files in it.")
 
 
-def _read_with(options: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in ("columns", "inputs", "time", "step")}
+def _places(options: argparse.Namespace) -> str | list[str]:
+    """Where the data are; a list if there are several series."""
+    places = [str(file.resolve()) for file in options.data]
+    return places[0] if len(places) == 1 else places
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Options of `nmax fit` that were not left as they are, as they would be typed."""
+    given = {name: getattr(options, name) for name in READING + FITTING}
+    return {name: value for name, value in given.items() if value not in (None, False) and value != DEFAULTS.get(name)}

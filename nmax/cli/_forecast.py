@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nmax._store import write_bytes
-from nmax.cli._model_file import add_run, model_of_run
+from nmax.cli._model_file import add_run
 from nmax.cli._output import Output, add_json
+from nmax.cli._posterior import add_series, own_name, posterior_of_run
 
 
 def add(commands) -> None:
@@ -22,6 +23,7 @@ def add(commands) -> None:
         epilog="examples:  nmax forecast run --steps 20  |  nmax forecast run --steps 52 --inputs plan.csv --out next.csv",
     )
     add_run(parser)
+    add_series(parser)
     parser.add_argument("--steps", type=int, required=True, help="steps ahead")
     parser.add_argument("--draws", type=int, default=2_000, help="(default: %(default)s)")
     parser.add_argument(
@@ -37,14 +39,13 @@ def run(options: argparse.Namespace) -> int:
     """Forecast, print a table, write all of it."""
     import jax.random as jr
 
-    import nmax
     from nmax.data import read
 
     out = Output(options)
-    posterior = nmax.load(options.folder, model_of_run(options.folder, options.model))
+    posterior = posterior_of_run(options)
     inputs = None if options.inputs is None else read(options.inputs, columns=list(posterior.table.input_columns)).y
     forecast = posterior.forecast(options.steps, options.draws, inputs=inputs, key=jr.key(options.seed))
-    file = options.out or options.folder / "forecast.csv"
+    file = options.out or own_name(options, "forecast.csv")
     summary = forecast.summary()
     _write(summary, file)
     out.say(summary)

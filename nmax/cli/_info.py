@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
     out.say(
         f"model   {source.get('model', 'not said')}: {run['model']['kind']}, parameters {', '.join(run['model']['prior'])}"
     )
-    out.say(f"data    {source.get('data', 'not said')}: {run['data']['rows']:,} rows, columns {', '.join(table.columns)}")
+    data = source.get("data", "not said")
+    places = data if isinstance(data, str) else ", ".join(data)
+    out.say(f"data    {places}: {run['data']['rows']:,} rows, columns {', '.join(table.columns)}")
     if run["status"] != "finished":
         steps = sorted(file.name for file in (folder / "checkpoints").glob("*.npz"))
         out.say(f"        {len(steps)} checkpoints. Go on with:  nmax resume {folder}")

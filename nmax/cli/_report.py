@@ -7,8 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from nmax.cli._model_file import add_run, model_of_run, source_of
+from nmax.cli._model_file import add_run, source_of
 from nmax.cli._output import Output, add_json
+from nmax.cli._posterior import add_series, own_name, posterior_of_run
 
 
 def add(commands) -> None:
@@ -20,6 +21,7 @@ def add(commands) -> None:
         epilog="examples:  nmax report run  |  nmax report run --forecast 50 --out report.html",
     )
     add_run(parser)
+    add_series(parser)
     parser.add_argument(
         "--forecast", type=int, default=20, metavar="STEPS", help="steps ahead; 0 for none (default: %(default)s)"
     )
@@ -33,30 +35,33 @@ def run(options: argparse.Namespace) -> int:
     """Write the page."""
     import jax.random as jr
 
-    import nmax
     from nmax import report
 
     out, folder = Output(options), options.folder
-    posterior: Any = nmax.load(folder, model_of_run(folder, options.model))
-    file = options.out or folder / "report.html"
+    posterior: Any = posterior_of_run(options)
+    file = options.out or own_name(options, "report.html")
     forecast_key, key = jr.split(jr.key(options.seed))
     forecast = None
     if options.forecast and not posterior.series.has_inputs:
         forecast = posterior.forecast(options.forecast, 1_000, key=forecast_key)
     elif options.forecast:
         out.say("no forecast in the report: the model takes inputs, and those to come are not known")
-    source, shown = source_of(folder), shlex.quote(str(folder))
-    model, data = (shlex.quote(str(source.get(name, name.upper()))) for name in ("model", "data"))
-    commands = [f"nmax fit {model} {data} --out {shown}{_reading(source)}", f"nmax report {shown}"]
-    report.write(posterior, file, forecast=forecast, reproduce="\n".join(commands), key=key)
+    report.write(posterior, file, forecast=forecast, reproduce=_commands(options), key=key)
     out.say(f"Wrote {file} ({file.stat().st_size / 1e6:.2f} MB). Open it in a browser.")
     out.note(file=file, bytes=file.stat().st_size)
     return out.end()
 
 
-def _reading(source: dict) -> str:
-    options = []
-    for name, value in (source.get("read_with") or {}).items():
-        if value:
-            options.append(f" --{name} {shlex.quote(','.join(value) if isinstance(value, list) else str(value))}")
-    return "".join(options)
+def _commands(options: argparse.Namespace) -> str:
+    """What to type to make the page again."""
+    source, again = source_of(options.folder), ["nmax", "report", str(options.folder)]
+    data = source.get("data", "DATA")
+    fit = ["nmax", "fit", source.get("model", "MODEL.py"), *([data] if isinstance(data, str) else data)]
+    fit += ["--out", str(options.folder)]
+    for name, value in (source.get("options") or {}).items():
+        fit.append("--" + name.replace("_", "-"))
+        if value is not True:
+            fit.append(",".join(value) if isinstance(value, list) else str(value))
+    if options.series is not None:
+        again += ["--series", str(options.series)]
+    return f"{shlex.join(fit)}\n{shlex.join(again)}"

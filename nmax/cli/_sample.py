@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nmax._lock import locked
-from nmax._run_folder import read_run
 from nmax.cli._model_file import add_run, model_of_run
 from nmax.cli._output import InputError, Output, add_json, add_quiet
+from nmax.cli._posterior import add_series, facts_of_series, own_name, posterior_of_run
 from nmax.cli._shares import end_with_parent, in_shares, share_from
 
 LONG = "and --summary keeps only mean, sd and quantiles of each step"
@@ -28,6 +28,7 @@ def add(commands) -> None:
         "nmax sample run --paths 200 --summary  |  nmax sample run --exact",
     )
     add_run(parser)
+    add_series(parser)
     parser.add_argument("--draws", type=int, default=1_000, help="of the parameters (default: %(default)s)")
     parser.add_argument("--paths", type=int, default=100, help="of the whole path, jointly (default: %(default)s)")
     parser.add_argument("--exact", action="store_true", help="by NUTS: exact, for series up to some 10,000 steps")
@@ -56,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--summary, --processes and --chunk are for a .zarr; got --out {file}. Pass another --out.")
     if options.exact and (options.summary or options.processes > 1):
         raise InputError("--summary and --processes are for draws from the fit; with --exact leave them out.")
+    if options.exact and options.series is not None:
+        raise InputError("--exact samples θ and the path of one series; several share θ here. Leave --exact out.")
     if file.exists():
         raise InputError(f"{file} is there already, and is left as it is; choose another --out, or remove it.")
     if file.suffix == ".zarr" and not options.exact:
@@ -74,7 +77,7 @@ def _file(options: argparse.Namespace, model: Any, out: Output) -> Path:
 
     if options.out is not None and options.out.suffix not in (".nc", ".zarr"):
         raise InputError(f"--out must be a .nc or a .zarr file; got {options.out}.")
-    data = read_run(options.folder)["data"]
+    data = facts_of_series(options)
     rows, numbers = data["rows"], data["columns"] + model.state_size
     paths = min(options.paths, options.draws)
     size, most = 4 * paths * rows * numbers, LARGEST // (4 * rows * numbers)
@@ -87,11 +90,11 @@ def _file(options: argparse.Namespace, model: Any, out: Output) -> Path:
             )
         return options.out
     if options.summary:
-        return options.folder / "summary.zarr"
+        return own_name(options, "summary.zarr")
     name = "exact" if options.exact else "samples"
     if size <= LARGEST and options.processes == 1 and options.chunk is None:
-        return options.folder / f"{name}.nc"
-    file = options.folder / f"{name}.zarr"
+        return own_name(options, f"{name}.nc")
+    file = own_name(options, f"{name}.zarr")
     if size > LARGEST:
         out.say(f"{paths} paths of {rows:,} rows are {size >> 20:,} MB: they go to {file}, piece by piece; {LONG}.")
     return file
@@ -105,7 +108,7 @@ def _write_whole(options: argparse.Namespace, file: Path, model: Any, out: Outpu
     from nmax._store import whole_file
 
     folder, key = options.folder, jr.key(options.seed)
-    posterior: Any = nmax.load(folder, model)
+    posterior: Any = posterior_of_run(options, model)
     if options.exact:
         options.resumable = f"nmax sample {shlex.quote(str(folder))} --exact --draws {options.draws} --seed {options.seed}"
         each, chains = max(options.draws // 4, 4), folder / f"chains-{options.draws}-{options.seed}.npz"
@@ -156,10 +159,9 @@ def _write_share(options: argparse.Namespace) -> int:
 def _written(options: argparse.Namespace, file: Path, model: Any, told, share: tuple[int, int] = (0, 1)) -> None:
     import jax.random as jr
 
-    import nmax
     from nmax.export import to_zarr
 
-    posterior = nmax.load(options.folder, model)
+    posterior = posterior_of_run(options, model)
     asked: Any = {"draws": options.draws, "paths": options.paths, "summary": options.summary, **_chunk(options)}
     to_zarr(posterior, file, share=share, told=told, key=jr.key(options.seed), **asked)
 
@@ -171,7 +173,7 @@ def _chunk(options: argparse.Namespace) -> dict[str, int]:
 def _command(options: argparse.Namespace, file: Path) -> str:
     """The same again, to go on with."""
     parts = ["nmax", "sample", str(options.folder), "--out", str(file)]
-    for name in ("draws", "paths", "processes", "seed", "chunk", "model"):
+    for name in ("draws", "paths", "processes", "seed", "chunk", "model", "series"):
         if getattr(options, name) is not None:
             parts += [f"--{name}", str(getattr(options, name))]
     return shlex.join([*parts, "--summary"] if options.summary else parts)
