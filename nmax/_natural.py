@@ -18,7 +18,7 @@ from nmax._prior_density import PriorDensity
 from nmax._scores import LANES, Scores, log_mean
 from nmax._start import Mode
 from nmax._step import History
-from nmax._surface import fitted, moved_to, through_gradients
+from nmax._surface import DEGREES, fitted, moved_to, through_gradients
 from nmax.data import Windows
 from nmax.flows import AffineHead, ThetaFlow
 
@@ -77,8 +77,9 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
     Lu$: where the linear part of $g$, regressed on $u$, says so. Gradients cost a scan over a window each, so they are
     kept, and a surface is put through all of them; q(θ), autoregressive part and all, is fitted to that at leisure. Three
     rounds, and some more while it still moves: draws from the mode's Gaussian, somewhat wider, then from the q(θ) that the
-    last round gave, in whose mean and covariance the surface is centred and scaled anew. A round whose q(θ) has a lower
-    bound than the last one's is not believed, and is the last.
+    last round gave, in whose mean and covariance the surface is centred and scaled anew. Where the new q(θ) has a lower
+    bound than the last one's, a quadratic surface is tried; if that does no better, the round is not believed, and is the
+    last.
 
     A draw and its mirror image see the same window $B$ with the same noise, so that the choice of the window cancels from
     the curvature; from the slope it is taken out by the scores of all windows at the mode, $g - \nabla\ell_B(m_0)\,T/|B| +
@@ -113,12 +114,15 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
         gradients.append(gradient)
         records.append(record)
         u = np.linalg.solve(root, (np.concatenate(thetas) - centre).T).T
-        surface = through_gradients(*_fine(u, np.concatenate(gradients) @ root))
-        found = moved_to(fitted(_standard(flow), surface, key=fit_key), centre, root)
-        now = _totals(scores, found, mode, CHECK, weighted, key=check_key)
+        pulled = _fine(u, np.concatenate(gradients) @ root)
+        for degree in DEGREES:  # where fresh draws contradict the surface, a plainer one is tried
+            found = moved_to(fitted(_standard(flow), through_gradients(*pulled, degree), key=fit_key), centre, root)
+            now = _totals(scores, found, mode, CHECK, weighted, key=check_key)
+            if not (refused := _fell(last, now)):
+                break
         moved, gain = _moved(settled, found, key=key), change_of(now - last)
-        if refused := _fell(last, now):
-            break  # fresh draws contradict the surface: the q(θ) that it was made from is kept
+        if refused:
+            break  # the q(θ) that the draws came from is kept
         settled, last = found, now
         if k + 1 >= len(WIDTHS) and moved.slight and gain.slight:
             break

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax.flows import AffineHead, ThetaFlow
 
-DEGREE = 4
+DEGREES = (4, 2)  # of the surface: the first, and the one that is tried where that has led astray
 MOST_TERMS = 600
 RATIOS = np.geomspace(1e-4, 1e6, 21)  # of the gradients' noise to what terms beyond the quadratic ones may be, in variance
 STEPS, BATCH, RATE = 3_000, 128, 1e-2  # of Adam
@@ -51,14 +51,16 @@ class Surface(eqx.Module):
         return jnp.sum(self.coefficients * terms)
 
 
-def through_gradients(u: Float[np.ndarray, "draw param"], gradient: Float[np.ndarray, "draw param"]) -> Surface:
+def through_gradients(
+    u: Float[np.ndarray, "draw param"], gradient: Float[np.ndarray, "draw param"], degree: int = DEGREES[0]
+) -> Surface:
     r"""The polynomial whose gradients are nearest to given ones, coefficients beyond the quadratic ones kept small.
 
     Those have independent normal priors, of a standard deviation in proportion to $1 / a!$, as the terms of a Taylor series
     have whose derivatives are all of one size. That size is the one under which the gradients are most probable: where
     noise drowns what bends, it vanishes.
     """
-    exponents = _monomials(u.shape[1])
+    exponents = _monomials(u.shape[1], degree)
     design = np.stack([_monomial_gradient(u, a) for a in exponents], axis=-1).reshape(-1, len(exponents))
     high = np.array([sum(a) > 2 for a in exponents])
     scale = np.array([1.0 / math.prod(map(math.factorial, a)) for a in exponents])
@@ -151,8 +153,9 @@ def moved_to(flow: ThetaFlow, loc: Float[np.ndarray, " param"], root: Float[np.n
     return eqx.tree_at(lambda f: f.head, flow, AffineHead(m + lower @ flow.head.loc, lower @ flow.head.matrix))
 
 
-def _monomials(size: int) -> tuple[tuple[int, ...], ...]:
-    for degree in range(DEGREE, 1, -1):
+def _monomials(size: int, highest: int) -> tuple[tuple[int, ...], ...]:
+    """Those up to a degree, or up to a lower one where there would be too many."""
+    for degree in range(highest, 1, -1):
         terms = [
             tuple(combination.count(k) for k in range(size))
             for d in range(1, degree + 1)

@@ -68,6 +68,7 @@ def test_a_forecast_is_that_of_its_series(here):
     np.testing.assert_allclose(float(rows[-1].split(",")[1]), expected.mean[-1, 0], rtol=1e-5)
 
 
+@pytest.mark.extra
 def test_draws_and_pages_are_of_their_series(here):
     import xarray as xr
 

@@ -17,7 +17,7 @@ from nmax import _natural, _small, _start
 from nmax._find import forgetting
 from nmax._scores import Scores
 from nmax._start import Mode
-from nmax._surface import fitted, moved_to, through_gradients
+from nmax._surface import DEGREES, fitted, moved_to, through_gradients
 from nmax.data import Windows, make_series
 from nmax.flows import Side, Skew, ThetaFlow
 from nmax.lookahead import Dynamics, around, draw, linearised, look_ahead, rows_of, smoothed
@@ -247,6 +247,25 @@ def test_a_surface_that_leads_astray_is_not_followed(monkeypatch):
     settled = _natural.settle(scores, guide.theta_flow, mode, 6, key=jr.key(2))
     assert settled.refused
     np.testing.assert_allclose(settled.flow.head.loc, mode.theta, rtol=1e-5)
+
+
+def test_where_a_bent_surface_leads_astray_a_plainer_one_is_followed(monkeypatch):
+    """Only fits to a surface of the highest degree lie: the quadratic one's is taken, and no round is refused."""
+    model = random_walk()
+    series = make_series(2 + np.random.default_rng(0).standard_normal((41, 1)))
+    guide = nmax.LookaheadGuide().build(model, series, key=jr.key(0))
+    scores = Scores(guide, series, Windows(40, 40))
+    mode = _start.newton(scores, _start.PriorDensity(model.parameters), np.array([2.0, 0.0]), 8, key=jr.key(1))
+    astray, seen = moved_to(guide.theta_flow, np.full(2, 20.0), np.eye(2)), []
+
+    def lying(flow, surface, *, key):
+        seen.append(max(map(sum, surface.exponents)))
+        return astray if seen[-1] == DEGREES[0] else fitted(flow, surface, key=key)
+
+    monkeypatch.setattr(_natural, "fitted", lying)
+    settled = _natural.settle(scores, guide.theta_flow, mode, 6, key=jr.key(2))
+    assert seen[:4] == [*DEGREES, *DEGREES]
+    assert not settled.refused
 
 
 def test_a_few_draws_that_are_not_finite_end_nothing():

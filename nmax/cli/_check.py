@@ -13,8 +13,8 @@ def add(commands) -> None:
     parser = commands.add_parser(
         "check",
         help="whether to trust a fit, and why",
-        description="Examine a fit. The verdict is 'trust', 'trust the means, not the widths' or 'do not trust', with reasons "
-        "and remedies.",
+        description="Examine a fit. The verdict is 'trust', 'trust the means, not the widths' or 'do not trust', with "
+        "reasons and remedies.",
         epilog="example:  nmax check run",
     )
     add_run(parser)

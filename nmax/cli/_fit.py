@@ -60,7 +60,11 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     together.add_argument("--process", type=int, metavar="K", help="the number of this one, from 0")
     parser.add_argument("--no-check", action="store_true", help="leave out the check whether to trust the result")
     parser.add_argument(
-        "--checkpoint-every", type=float, default=30.0, metavar="SECONDS", help="least time between two (default: %(default)s)"
+        "--checkpoint-every",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="least time between two (default: %(default)s)",
     )
     add_quiet(parser)
     add_json(parser)

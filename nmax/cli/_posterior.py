@@ -37,8 +37,8 @@ def facts_of_series(options: argparse.Namespace) -> dict[str, Any]:
     if options.series is None or not 0 <= options.series < count:
         came = "" if options.series is None else f" --series {options.series} is none of them."
         raise InputError(
-            f"{options.folder} is a run of {count} series that share θ, and paths are of one.{came} Pass --series K, K from 0 "
-            f"to {count - 1}."
+            f"{options.folder} is a run of {count} series that share θ, and paths are of one.{came} Pass --series K, "
+            f"K from 0 to {count - 1}."
         )
     return data[f"series {options.series}"]
 

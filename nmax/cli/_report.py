@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
     from nmax import report
 
-    out, folder = Output(options), options.folder
+    out = Output(options)
     posterior: Any = posterior_of_run(options)
     file = options.out or own_name(options, "report.html")
     forecast_key, key = jr.split(jr.key(options.seed))
