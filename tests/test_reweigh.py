@@ -53,7 +53,7 @@ def test_it_is_left_alone_where_little_is_missing_or_weights_were_declined(fit):
     outcome, notes = SimpleNamespace(guide=fit.guide), ("a note",)
     for shortfall, weighted, length in [(0.5 * NOTICED, None, 150), (9.0, 1, 150), (9.0, None, LONGEST + 1)]:
         located, settings = SimpleNamespace(shortfall=shortfall), SimpleNamespace(weighted=weighted)
-        same = corrected(outcome, notes, located, settings, SimpleNamespace(length=length), key=jr.key(0))
+        same = corrected(outcome, notes, located, settings, SimpleNamespace(lengths=(length,)), key=jr.key(0))
         assert same == (outcome, notes)
 
 
