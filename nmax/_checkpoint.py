@@ -91,21 +91,32 @@ class FolderKeeper(Keeper):
         return now or time.perf_counter() - self.last >= self.every  # only the first process writes, whatever others say
 
     def write(self, step: int, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-        """Write the state after a step, and remove all but the last few."""
-        if self._write(self.folder / f"step-{step:010d}.npz", arrays, facts):
+        """Write the state after a step, and remove all but the last few.
+
+        Later steps than this one are of a training that could not be gone on with: their states would outlive this one.
+        """
+        file = self.folder / f"step-{step:010d}.npz"
+        if self._write(file, arrays, facts):
+            states = self._states()
+            here = states.index(file) + 1
             with contextlib.suppress(OSError):
-                for old in self._states()[:-KEPT]:
+                for old in (*states[here:], *states[:here][:-KEPT]):
                     old.unlink(missing_ok=True)
         self.last = time.perf_counter()
 
     def read(self) -> tuple[Arrays, Facts] | None:
         """The last state that is whole; of those that are not the user is told."""
+        found, damaged = None, []
         for file in reversed(self._states()):
             try:
-                return read_arrays(file)
+                found = read_arrays(file)
+                break
             except DamagedFileError as error:
-                self._tell(f"{error} The state before it is used instead.")
-        return None
+                damaged.append(error)
+        instead = "Training begins anew." if found is None else "The state before it is used instead."
+        for error in damaged:
+            self._tell(f"{error} {instead}")
+        return found
 
     def _states(self) -> list[Path]:
         return sorted(file for file in self.folder.iterdir() if NAME.fullmatch(file.name)) if self.folder.is_dir() else []

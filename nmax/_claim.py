@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from nmax._lock import locked
 from nmax._processes import connected
@@ -15,7 +17,8 @@ from nmax._store import DamagedFileError, read_json
 
 RUN, LOCK = "run.json", ".lock"
 RUNNING, FINISHED = "running", "finished"
-_OURS: ContextVar[frozenset[Path]] = ContextVar("folders", default=frozenset())  # that whoever calls has taken already
+# folders that whoever calls has taken already, and whether their locks are held
+_OURS: ContextVar[Mapping[Path, bool]] = ContextVar("folders", default=MappingProxyType({}))
 
 
 class RunInUseError(RuntimeError):
@@ -30,7 +33,8 @@ class Claim:
 
     Attributes:
         folder: the run folder; None for a fit without one.
-        held: whether this holds the lock: not where the system or the disk knows none, nor where a caller holds it.
+        held: whether the lock is held, by this or by a caller within whose claim it is: not where the system or the disk
+            knows none.
     """
 
     def __init__(self, folder: Path | None):
@@ -48,7 +52,11 @@ class Claim:
     def take(self) -> None:
         """Take the folder, or refuse if somebody else has it."""
         assert self.folder is not None
-        if self.folder.resolve() in _OURS.get() or _finished(self.folder):
+        here, taken = self.folder.resolve(), _OURS.get()
+        if here in taken:
+            self.held = taken[here]
+            return
+        if _finished(self.folder):
             return
         file = self.folder / LOCK
         try:
@@ -58,7 +66,7 @@ class Claim:
                 f"{self.folder} must be used by one run at a time; {_owner(file)} is fitting in it. Nothing was done; wait "
                 "until that is over, end it, or choose another folder."
             ) from None
-        ours = _OURS.set(_OURS.get() | {self.folder.resolve()})
+        ours = _OURS.set({**taken, here: self.held})
         self._lock.callback(_OURS.reset, ours)
         if self.held:
             with contextlib.suppress(OSError):  # a full disk keeps nobody from holding a lock

@@ -38,7 +38,7 @@ AnySeries = Series | LongSeries | ManySeries
 FORMAT = 1
 FITTED, CHECKPOINTS = "fitted.npz", "checkpoints"
 HISTORY, SUMMARY, CHECK, RESULTS = "history.csv", "summary.json", "check.json", "posterior.nc"
-OWN = (RUN, FITTED, HISTORY, SUMMARY, DATA, SERIES, STATISTICS)  # what nothing but a fit writes
+OWN = (RUN, FITTED, HISTORY, SUMMARY, DATA, SERIES, STATISTICS, "source.json", "model.txt")  # what nothing but a fit writes
 EVERY = 30.0  # seconds between two checkpoints
 SHORT, PATHS = 100_000, 100  # numbers of a path up to which the results hold paths, and how many
 

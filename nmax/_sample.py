@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from nmax._chain_file import ChainFile
+from nmax._chain_file import ChainFile, Drawn
 from nmax._chains import CHUNK, ChainState, Record, begun, go_on, gradient
 from nmax._check import check_count, check_key, names_its_options
 from nmax._draws import Draws
@@ -128,25 +128,27 @@ def _run(
     density: NoiseDensity, state: ChainState, file: ChainFile, warm_calls: int, calls: int, target: float, progress: bool
 ) -> tuple[Record, float]:
     """Warm the chains up, then draw, and how long the latter took; what a checkpoint holds is not done again."""
-    drawing = 0.0
-    state, records, warmed = file.read(state)
+    drawing, target_rate = 0.0, jnp.float32(target)
+    drawn = file.read(state)
     meter = make_meter(progress, (warm_calls + calls) * CHUNK)
-    if not warm_calls and not records:  # a start's first trajectory never counts
-        state, _ = go_on(density, state, jnp.array(False), jnp.float32(target), jnp.int32(1))
+    if not warm_calls and not drawn.records:  # a start's first trajectory never counts
+        drawn = Drawn(go_on(density, drawn.state, jnp.array(False), target_rate, jnp.int32(1))[0])
     try:
-        for number in range(warmed + len(records), warm_calls + calls):
+        for number in range(drawn.warmed + len(drawn.records), warm_calls + calls):
             warm, once = number < warm_calls, time.perf_counter()
-            state, record = go_on(density, state, jnp.array(warm), jnp.float32(target), jnp.int32(CHUNK))
-            if not warm:
-                records.append(jax.tree.map(np.asarray, record))
+            called = go_on(density, drawn.state, jnp.array(warm), target_rate, jnp.int32(CHUNK))
+            state, record = jax.block_until_ready(called)
+            if warm:
+                drawn = drawn._replace(state=state, warmed=number + 1)
+            else:  # by one assignment, so that a state is never ahead of its draws when an interrupt comes
+                drawn = drawn._replace(state=state, records=(*drawn.records, jax.tree.map(np.asarray, record)))
                 drawing += time.perf_counter() - once
-            warmed = min(number + 1, warm_calls)
             meter.update(CHUNK, float(state.chains.logdensity.mean()), "warm up" if warm else "sample")
-            file.write(state, records, warmed)
+            file.write(drawn)
     finally:
         meter.close()
-        file.write(state, records, warmed, now=True)
-    return Record(*map(np.concatenate, zip(*records, strict=True))), drawing
+        file.write(drawn, now=True)
+    return Record(*map(np.concatenate, zip(*drawn.records, strict=True))), drawing
 
 
 def _say_how_long(density: NoiseDensity, state: ChainState, draws: int) -> None:

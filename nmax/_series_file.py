@@ -120,10 +120,10 @@ def check_unchanged(series: Series | LongSeries | ManySeries) -> None:
 
 
 def _findings(folder: Path | None) -> tuple[Arrays, dict[str, Any]]:
-    """What passes of an earlier call found; nothing if there was none, or its file is damaged."""
+    """What passes of an earlier call found; nothing if there was none, or its file cannot be read."""
     try:
         return ({}, {}) if folder is None else read_arrays(folder / STATISTICS)
-    except (FileNotFoundError, DamagedFileError):
+    except (OSError, DamagedFileError):
         return {}, {}
 
 

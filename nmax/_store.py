@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -84,15 +85,18 @@ def write_arrays(file: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str
 
 
 def read_arrays(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What `write_arrays` has written; nothing in it is ever run."""
+    """What `write_arrays` has written; nothing in it is ever run.
+
+    A disk that cannot be read, or too little memory, is no damage, and raises what it is.
+    """
     try:
         with open(file, "rb") as handle, np.load(handle, allow_pickle=False) as kept:
             arrays = {name: kept[name] for name in kept.files}
         sealed = json.loads(bytes(arrays.pop(META)).decode())
         version, facts, checksum = sealed["format"], sealed["facts"], sealed["sha256"]
-    except FileNotFoundError:
-        raise
     except DAMAGE as error:
+        if (isinstance(error, OSError) and error.errno not in MISLED) or (isinstance(error, MemoryError) and _intact(file)):
+            raise
         raise DamagedFileError(f"{file} is damaged or was not written by nmax: {error or type(error).__name__}.") from error
     if version != FORMAT:
         raise DamagedFileError(f"{file} must have format {FORMAT}; it has {version!r}, of another version of nmax.")
@@ -101,6 +105,7 @@ def read_arrays(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, json.loads(facts)
 
 
+MISLED = (None, errno.EINVAL)  # of errors of the system, those that wrong bytes lead to: no number, or a place below zero
 # what NumPy, zipfile and JSON raise when bytes are not what they should be
 DAMAGE = (
     OSError,
@@ -119,6 +124,15 @@ DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
+
+
+def _intact(file: Path) -> bool:
+    """Whether a file of arrays is as it was written, as far as its members' own checksums tell; in little memory."""
+    try:
+        with zipfile.ZipFile(file) as kept:
+            return kept.testzip() is None
+    except DAMAGE:
+        return False
 
 
 def plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Run folders: what is kept is what was fitted, a stop loses nothing, damage and other runs are refused."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +25,10 @@ from nmax._checkpoint import FolderKeeper
 from nmax._claim import LOCK, Claim
 from nmax._identity import described_distribution, model_identity
 from nmax._lock import locked
+from nmax._progress import Silent
 from nmax._run_folder import save_results
 from nmax._series_file import STATISTICS
+from nmax._step import History
 from nmax._store import DamagedFileError, read_arrays, write_arrays, write_bytes
 from nmax._trees import named_leaves, with_leaves
 from nmax.cli import main
@@ -90,6 +94,21 @@ def test_any_changed_byte_is_noticed_or_harmless(tmp_path):
             continue
         np.testing.assert_array_equal(back["a"], arrays["a"])
         assert facts == {"x": 1}
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), OSError(24, "Too many open files"), MemoryError()])
+def test_what_the_system_cannot_do_is_no_damage(tmp_path, monkeypatch, error):
+    def failing(*arguments, **options):
+        raise error
+
+    write_arrays(tmp_path / "f.npz", {"a": np.arange(3.0)}, {})
+    monkeypatch.setattr("numpy.load", failing)
+    with pytest.raises(type(error)):
+        read_arrays(tmp_path / "f.npz")
+    if isinstance(error, MemoryError):  # wrong bytes may ask for any amount of it
+        (tmp_path / "f.npz").write_bytes((tmp_path / "f.npz").read_bytes()[:-100])
+        with pytest.raises(DamagedFileError):
+            read_arrays(tmp_path / "f.npz")
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
@@ -244,6 +263,87 @@ def test_a_stopped_fit_goes_on_bit_for_bit(straight, tmp_path, monkeypatch, chun
     assert str(resumed.convergence) == str(whole.convergence)  # as text: NaN is not itself
 
 
+class Failing:
+    """What a call returned before it was done: asked for its numbers it raises, as a signal or a lost process would."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __array__(self, *arguments, **options):
+        raise self.error
+
+    __int__ = __array__
+
+
+def fail_in(monkeypatch, number, error):
+    """Let the call of that number return at once, and raise where its numbers are waited for."""
+    advance, calls = _train.advance, []
+
+    def failing(state, series, training, steps):
+        calls.append(1)
+        state, record = advance(state, series, dataclasses.replace(training, together=None), steps)
+        if len(calls) == number:
+            record = SimpleNamespace(**dict.fromkeys(History._fields, Failing(error)))
+            state = dataclasses.replace(state, count=Failing(error))
+        return state, record
+
+    monkeypatch.setattr(_train, "advance", failing)
+
+
+def states(folder):
+    return sorted(file.name for file in folder.glob("step-*.npz"))
+
+
+def test_an_interrupt_while_steps_are_waited_for_keeps_those_before(straight, tmp_path, monkeypatch):
+    model, whole = straight
+    with monkeypatch.context() as patch:
+        fail_in(patch, 3, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            nmax.fit(model, data(), out=tmp_path / "run", **PLAIN)
+    assert states(tmp_path / "run" / "checkpoints") == ["step-0000000200.npz"]
+    resumed = nmax.resume(tmp_path / "run", model, progress=False)
+    same(resumed.guide, whole.guide)
+    np.testing.assert_array_equal(resumed.history.total, whole.history.total)
+
+
+def test_an_interrupt_before_rest_is_decided_on_leaves_the_decision_as_it_was(straight, tmp_path, monkeypatch):
+    """The fall begins where it would have begun, not a look later."""
+    model, _ = straight
+    rule = nmax.Converged(least=200, most=1_000, rise=1e9, jitter=1e9, cooldown=0.5)
+    monkeypatch.setattr(nmax.Converged, "stationary", lambda *arguments: True)
+
+    def watch(step, guide):
+        if step == 200:
+            raise KeyboardInterrupt
+
+    whole = nmax.fit(model, data(), **PLAIN | {"steps": None, "until": rule})
+    assert whole.steps == 300
+    with pytest.raises(KeyboardInterrupt):
+        nmax.fit(model, data(), out=tmp_path / "run", watch=watch, **PLAIN | {"steps": None, "until": rule})
+    resumed = nmax.resume(tmp_path / "run", model, progress=False)
+    assert resumed.steps == 300
+    assert resumed.reason == whole.reason
+    same(resumed.guide, whole.guide)
+
+
+def test_a_lost_process_is_told_of_and_the_steps_before_are_kept(straight, tmp_path, monkeypatch):
+    _, whole = straight
+    windows = nmax.data.Windows(whole.series.length, 20)
+    state, training = _train.init(whole.guide, nmax.Optimiser(), windows, 2, key=jr.key(0))
+    together = SimpleNamespace(replicated=lambda tree: tree, local=lambda tree: tree)
+    training = dataclasses.replace(training, together=together)
+    fail_in(monkeypatch, 2, jax.errors.JaxRuntimeError("connection closed by peer"))
+    with pytest.raises(_train.ProcessLostError, match="lost after 100 steps.*closed by peer"):
+        _train.train(state, whole.series, training, 400, Silent(), None, FolderKeeper(tmp_path, 1e9))
+    assert states(tmp_path) == ["step-0000000100.npz"]
+
+
+def test_the_last_state_of_training_is_kept_whatever_the_time(straight, tmp_path):
+    model, _ = straight
+    nmax.fit(model, data(), out=tmp_path / "run", **PLAIN | {"steps": 110})
+    assert states(tmp_path / "run" / "checkpoints") == ["step-0000000110.npz"]
+
+
 def test_damaged_states_are_passed_over_with_a_warning(straight, tmp_path):
     model, whole = straight
     fitted = nmax.fit(model, data(), out=tmp_path / "run", checkpoint_every=1e-9, **PLAIN)
@@ -286,6 +386,17 @@ def test_old_states_are_removed_only_after_a_new_one_is_there(tmp_path, monkeypa
     kept = keeper.read()
     assert kept is not None
     assert kept[0]["a"][0] == 5
+
+
+def test_states_that_could_not_be_read_do_not_outlive_those_of_the_training_begun_anew(tmp_path):
+    for step in (4900, 5000, 5100):
+        (tmp_path / f"step-{step:010d}.npz").write_bytes(b"damaged")
+    keeper = FolderKeeper(tmp_path, every=1.0)
+    with pytest.warns(UserWarning, match="Training begins anew"):
+        assert keeper.read() is None
+    keeper.write(600, {"a": np.zeros(3)}, {})
+    assert [file.name for file in tmp_path.iterdir()] == ["step-0000000600.npz"]
+    assert keeper.read() is not None
 
 
 def test_neural_layers_of_the_look_ahead_are_kept_too(tmp_path, monkeypatch):
@@ -339,7 +450,8 @@ def test_a_folder_is_held_once_and_given_back(tmp_path):
         assert claim.held
         assert str(os.getpid()) in (tmp_path / LOCK).read_text()
         with Claim(tmp_path) as inner:  # what is called within may take it again
-            assert not inner.held
+            assert inner.held
+        assert claim.held
         with ThreadPoolExecutor(1) as thread, pytest.raises(nmax.RunInUseError, match=f"process {os.getpid()} on"):
             thread.submit(Claim(tmp_path).take).result()
     (tmp_path / "run.json").write_text('{"status": "finished"}')
@@ -362,11 +474,14 @@ def test_without_locks_everything_goes_on(tmp_path, monkeypatch, missing):
             assert not held
 
 
-def test_what_a_killed_process_left_behind_is_removed(tmp_path):
-    for folder, name in (("", "run.json"), ("", "check.json"), ("checkpoints", "step-0000000100.npz")):
+@pytest.mark.parametrize("within", [contextlib.nullcontext, Claim])
+def test_what_a_killed_process_left_behind_is_removed(tmp_path, within):
+    """Also where a caller holds the folder, as `nmax fit` does."""
+    for folder, name in (("", "run.json"), ("", "source.json"), ("", "check.json"), ("checkpoints", "step-0000000100.npz")):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / f".{name}.4711.partial").write_bytes(b"half")
-    nmax.fit(nmax.models.ar1(), data(), out=tmp_path, **PLAIN | {"steps": 10})
+    with within(tmp_path):
+        nmax.fit(nmax.models.ar1(), data(), out=tmp_path, **PLAIN | {"steps": 10})
     assert [file.name for file in tmp_path.rglob("*.partial")] == [".check.json.4711.partial"]  # a check may be at work
 
 

@@ -12,7 +12,7 @@ from blackjax.mcmc.integrators import IntegratorState
 from helpers import random_walk
 
 import nmax
-from nmax._chains import begun, go_on, rotation, whole_turns
+from nmax._chains import Record, begun, go_on, rotation, whole_turns
 from nmax._diagnostics import mixing
 from nmax._locate import rivals
 from nmax._noise_density import Position, noise_density
@@ -113,7 +113,15 @@ def test_chains_know_their_density_once_they_have_moved(fitted):
     assert not np.asarray(record.theta)[2:].any()  # rows beyond those asked for
 
 
-def test_a_run_goes_on_from_its_checkpoint_and_refuses_another(fitted, tmp_path, monkeypatch):
+class Stopped:
+    """A draw that is still being made when the interrupt comes."""
+
+    def __array__(self, *arguments, **options):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_run_goes_on_from_its_checkpoint_and_refuses_another(fitted, tmp_path, monkeypatch, waiting):
     model, y, fit = fitted
     file = tmp_path / "chains.npz"
     options = {"key": jr.key(5), "fit": fit, "draws": 50, "warmup": 25, "chains": 2, "progress": False}
@@ -123,7 +131,9 @@ def test_a_run_goes_on_from_its_checkpoint_and_refuses_another(fitted, tmp_path,
     def stopped(*args):
         calls.append(1)
         if len(calls) == 3:
-            raise KeyboardInterrupt
+            if not waiting:
+                raise KeyboardInterrupt
+            return real(*args)[0], Record(*(Stopped() for _ in Record._fields))
         return real(*args)
 
     monkeypatch.setattr(nmax._sample, "go_on", stopped)
@@ -142,6 +152,31 @@ def test_a_run_goes_on_from_its_checkpoint_and_refuses_another(fitted, tmp_path,
     np.testing.assert_array_equal(chunks, joint)
     assert "R-hat" in str(whole.summary())
     assert any("effective draws" in line for line in whole.warnings())
+
+
+def test_a_damaged_checkpoint_is_put_aside_and_one_that_cannot_be_written_ends_nothing(fitted, tmp_path, monkeypatch):
+    model, y, fit = fitted
+    file = tmp_path / "chains.npz"
+    options = {"key": jr.key(5), "fit": fit, "draws": 25, "warmup": 0, "chains": 2, "progress": False, "checkpoint": file}
+    whole = nmax.sample(model, y, **options)
+    (tmp_path / ".chains.npz.4711.partial").write_bytes(b"half")
+    damaged = file.read_bytes()[:-100]
+    file.write_bytes(damaged)
+    with pytest.warns(UserWarning, match="is damaged .* The chains begin anew; it is now chains.npz.damaged"):
+        anew = nmax.sample(model, y, **options)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["chains.npz", "chains.npz.damaged"]
+    assert (tmp_path / "chains.npz.damaged").read_bytes() == damaged
+    file.unlink()
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nmax._chain_file.write_arrays", full)
+    with pytest.warns(UserWarning, match="could not be kept in .*: No space left on device"):
+        unkept = nmax.sample(model, y, **options)
+    for record in (anew.record, unkept.record):
+        for ours, theirs in zip(record, whole.record, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_bad_input_is_refused(fitted):
