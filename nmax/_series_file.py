@@ -131,8 +131,8 @@ def _series(table: Table, arrays: Arrays, facts: dict[str, Any] | None, progress
     place = source_of(table)
     if place is None:
         return make_series(table.y, table.inputs)
-    stamp = getattr(place, "stamp", None)
-    if facts and stamp is not None and list(stamp[:2]) == list(facts.get("stamp") or [])[:2]:
+    about = _about(place)
+    if facts and about["stamp"] is not None and all(facts.get(name) == fact for name, fact in about.items()):
         return LongSeries(place, Statistics(**{k: _plain(array) for k, array in arrays.items()}, sha256=facts["sha256"]))
     return LongSeries(place, _passed_over(place, progress))  # touched or changed since: its checksum will tell
 
@@ -148,7 +148,20 @@ def _written(series: LongSeries) -> tuple[Arrays, dict[str, Any]]:
     """What the pass over a series has found, as arrays and facts."""
     found = dataclasses.asdict(series.statistics)
     arrays = {name: np.asarray(value) for name, value in found.items() if name != "sha256"}
-    return arrays, {"sha256": found["sha256"], "stamp": getattr(series.source, "stamp", None)}
+    return arrays, {"sha256": found["sha256"], **_about(series.source)}
+
+
+def _about(place: Source) -> dict[str, Any]:
+    """What a pass was over: the file as it was then, and which of its columns; of the columns alone no checksum is known."""
+    stamp = getattr(place, "stamp", None)
+    return plain(
+        {
+            "place": None if place.place is None else place.place.resolve(),
+            "columns": place.columns,
+            "input_columns": place.input_columns,
+            "stamp": None if stamp is None else stamp[:2],
+        }
+    )
 
 
 def _plain(array: np.ndarray) -> Any:
