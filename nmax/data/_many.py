@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nmax.data._long import LongSeries
-from nmax.data._series import Series
+from nmax.data._series import Series, deviation, ends
 from nmax.data._windows import Windows
 
 ROWS = ("values", "observed", "next_observed", "next_value", "inputs")  # what a series has a row of for every step
@@ -149,21 +149,24 @@ def _alike(members: Sequence[Series | LongSeries]) -> tuple[Series | LongSeries,
     rows = np.array([one.length + 1 for one in members], float)
     seen = np.stack([_seen(one) for one in members])
     centres, scales = (np.stack([np.asarray(getattr(one, name), float) for one in members]) for name in ("centre", "scale"))
-    constant = np.stack([_constant(one) for one in members])
-    centre, scale = _pooled(seen, centres, np.where(constant, 0.0, scales))
+    centre, scale = _pooled(seen, centres, scales, np.stack([_ends(one) for one in members]))
     centres, scales = (np.stack([np.asarray(_of_inputs(one)[k], float) for one in members]) for k in (0, 1))
     every = np.broadcast_to(rows[:, None], centres.shape)
-    input_centre, input_scale = _pooled(every, centres, np.where(scales == 1.0, 0.0, scales))  # 1 is that of a constant
+    input_centre, input_scale = _pooled(every, centres, scales, np.stack([_input_ends(one) for one in members]))
     gap = rows.sum() / (rows / np.array([float(one.typical_gap) for one in members])).sum()
     return tuple(_with(one, centre, scale, input_centre, input_scale, gap) for one in members)
 
 
-def _pooled(count: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of several samples together, by column; 1 in place of a zero deviation."""
+def _pooled(count: np.ndarray, mean: np.ndarray, sd: np.ndarray, between: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of several samples together, by column; 1 in place of that of a constant column.
+
+    The values lie between these, shape (samples, 2, columns), which says of which the standard deviation of 1 is none.
+    """
+    low, high = between[:, 0], between[:, 1]
     total = np.maximum(count.sum(axis=0), 1)
     centre = (count * mean).sum(axis=0) / total
-    variance = (count * (sd**2 + (mean - centre[None]) ** 2)).sum(axis=0) / total
-    return centre, np.where(variance > 0, np.sqrt(variance), 1.0)
+    variance = (count * (np.where(low < high, sd, 0.0) ** 2 + (mean - centre[None]) ** 2)).sum(axis=0) / total
+    return centre, deviation(variance, low.min(axis=0), high.max(axis=0))
 
 
 def _with(one: Any, centre: Any, scale: Any, input_centre: Any, input_scale: Any, gap: float) -> Series | LongSeries:
@@ -205,11 +208,16 @@ def _extremes(one: Series | LongSeries) -> np.ndarray:
     return np.stack([np.where(observed, values, np.inf).argmin(axis=0), np.where(observed, values, -np.inf).argmax(axis=0)])
 
 
-def _constant(one: Series | LongSeries) -> np.ndarray:
-    """Which columns do not vary: their scale of 1 is none."""
-    low, high = _extremes(one)
+def _ends(one: Series | LongSeries) -> np.ndarray:
+    """The smallest and the largest real entry of each column, shape (2, columns); ∞ and −∞ where there is none."""
+    if not isinstance(one, LongSeries):
+        return ends(np.asarray(one.values), np.asarray(one.observed))
+    found = [[one.source.read(int(row), int(row) + 1)[0][0, k] for k, row in enumerate(rows)] for rows in one.extremes]
+    return np.where(one.statistics.seen > 0, np.array(found), [[np.inf], [-np.inf]])
+
+
+def _input_ends(one: Series | LongSeries) -> np.ndarray:
+    """The same of the inputs."""
     if isinstance(one, LongSeries):
-        pairs = [[one.source.read(int(row), int(row) + 1)[0][0, k] for row in rows] for k, rows in enumerate(zip(low, high))]
-        return np.array([not a < b for a, b in pairs])
-    values, column = np.asarray(one.values), np.arange(one.columns)
-    return np.asarray(values[low, column] >= values[high, column])
+        return one.statistics.input_ends
+    return ends(np.asarray(one.inputs), np.ones(one.inputs.shape, bool))

@@ -146,7 +146,17 @@ def _moments(array: np.ndarray, real: np.ndarray) -> tuple[np.ndarray, np.ndarra
     count = np.maximum(real.sum(axis=0), 1)
     mean = np.where(real, array, 0.0).sum(axis=0, dtype=float) / count
     variance = np.where(real, (array - mean) ** 2, 0.0).sum(axis=0, dtype=float) / count
-    return mean, np.where(variance > 0, np.sqrt(variance), 1.0)
+    return mean, deviation(variance, *ends(array, real))
+
+
+def ends(array: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """The smallest and the largest real entry of each column, shape (2, columns); ∞ and −∞ where there is none."""
+    return np.stack([np.where(real, array, np.inf).min(axis=0), np.where(real, array, -np.inf).max(axis=0)])
+
+
+def deviation(variance: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Standard deviations of columns with these ends; 1 for a constant one, of whose variance rounding may leave 1e-34."""
+    return np.where((low < high) & (variance > 0), np.sqrt(variance), 1.0)
 
 
 def _floats(name: str, array: Any) -> np.ndarray:
