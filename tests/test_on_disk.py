@@ -1,5 +1,9 @@
 """Runs of series on disk: of which rows and columns they are, and what can be asked of them as of those in memory."""
 
+import dataclasses
+
+import jax
+import jax.random as jr
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -7,7 +11,8 @@ import pytest
 from test_run_folder import PLAIN, data, same
 
 import nmax
-from nmax.data import source
+from nmax import _evidence
+from nmax.data import LongSeries, ManySeries, Source, Windows, make_series, source, statistics_of
 
 MODEL = nmax.models.ar1()
 BRIEF = PLAIN | {"steps": 10, "pretrain": 0}
@@ -16,6 +21,16 @@ BRIEF = PLAIN | {"steps": 10, "pretrain": 0}
 def parquet(file, **columns):
     pyarrow.parquet.write_table(pyarrow.table(columns), file)
     return file
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """Fits of the same series in memory and on disk, and its run folder."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    folder, y = tmp_path_factory.mktemp("both"), data(1_000)
+    np.save(folder / "y.npy", y)
+    options = {"key": jr.key(0), "progress": False}
+    return nmax.fit(MODEL, y, **options), nmax.fit(MODEL, source(folder / "y.npy"), out=folder / "run", **options), folder
 
 
 def test_statistics_of_some_columns_are_not_those_of_others(tmp_path):
@@ -30,3 +45,48 @@ def test_statistics_of_some_columns_are_not_those_of_others(tmp_path):
     nmax.fit(MODEL, [source(file, columns=["a"]), source(file, columns=["b"])], **run)
     with pytest.raises(ValueError, match="data.series 0.sha256_of_observations is another"):
         nmax.fit(MODEL, [source(file, columns=["b"]), source(file, columns=["a"])], **run)
+
+
+@pytest.mark.slow
+def test_check_and_evidence_are_those_of_the_series_in_memory(both, monkeypatch):
+    in_memory, on_disk, _ = both
+    one, other = (fit.evidence(error=0.1, key=jr.key(1)) for fit in (in_memory, on_disk))
+    assert other.mean == pytest.approx(one.mean, abs=0.02)
+    one, other = (fit.check() for fit in (in_memory, on_disk))
+    assert other.verdict == one.verdict
+    assert [found.about for found in other.findings] == [found.about for found in one.findings]
+    assert other.figures["log evidence"] == pytest.approx(one.figures["log evidence"], abs=0.02)
+    monkeypatch.setattr(_evidence, "LONGEST", 500)
+    with pytest.raises(ValueError, match=r"at most 500; got one of 1,001.*by=\"elbo\""):
+        nmax.compare([on_disk, on_disk], key=jr.key(1))
+    nmax.compare([on_disk, on_disk], by="elbo", key=jr.key(1))
+
+
+class Claimed(Source):
+    """So many rows, of which none is read."""
+
+    columns = ("y",)
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def read(self, start, stop):
+        return np.ones((stop - start, 1)), np.zeros((stop - start, 0))
+
+
+def test_more_rows_than_can_be_counted_are_refused():
+    most, found = 2**30, statistics_of(Claimed(1_000))
+    rows = jax.numpy.int32(most - 2)
+    windows = Windows(most - 1, 50)
+    picked = windows.spread(rows, 4)  # the last shift, which with the last offset comes near 2^31
+    assert np.all((np.asarray(picked.start) >= 1) & (np.asarray(picked.start) < most))
+    with pytest.raises(ValueError, match="at most 2.30 = 1,073,741,824 rows, of all series together; got 1,073,741,825"):
+        statistics_of(Claimed(most + 1))
+    with pytest.raises(ValueError, match="at most 2.30"):
+        LongSeries(Claimed(most + 1), dataclasses.replace(found, rows=most + 1))
+    half = LongSeries(Claimed(most // 2), dataclasses.replace(found, rows=most // 2))
+    assert ManySeries([half, half]).rows == most
+    with pytest.raises(ValueError, match="got 1,610,612,736"):
+        ManySeries([half, half, half])
+    with pytest.raises(ValueError, match="at most 2.30"):
+        make_series(np.broadcast_to(np.float32(1), most + 1))

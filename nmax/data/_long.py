@@ -13,6 +13,7 @@ import numpy as np
 
 from nmax.data._series import Series, deviation, ends, make_series
 from nmax.data._source import Source
+from nmax.data._windows import check_countable
 
 PASS = 262_144  # rows read at a time in the pass over the whole series
 ALIGNED = 1_024  # gaps are bridged within stretches of so many rows, so that a row looks the same from everywhere
@@ -61,6 +62,7 @@ def statistics_of(source: Source, told: Callable[[int, int], object] = lambda do
     rows, columns, width = source.rows, len(source.columns), len(source.input_columns)
     if rows < 2:
         raise ValueError(f"`y` must have at least two rows, y_0 and y_1; {source.place} has {rows}.")
+    check_countable(rows)  # before a pass of hours
     count, total, square = np.zeros(columns), np.zeros(columns), np.zeros(columns)
     sums, input_ends = np.zeros((2, width)), np.stack([np.full(width, np.inf), np.full(width, -np.inf)])
     low, high, extremes = np.full(columns, np.inf), np.full(columns, -np.inf), np.zeros((2, columns), np.int64)
@@ -108,6 +110,7 @@ class LongSeries:
     """
 
     def __init__(self, source: Source, statistics: Statistics):
+        check_countable(statistics.rows)
         self.source, self.statistics = source, statistics
         self.length, self.columns = statistics.rows - 1, len(source.columns)
         self.rows, self.lengths, self.extremes = statistics.rows, (self.length,), statistics.extremes

@@ -12,7 +12,7 @@ import numpy as np
 
 from nmax.data._long import LongSeries
 from nmax.data._series import Series, deviation, ends
-from nmax.data._windows import Windows
+from nmax.data._windows import Windows, check_countable
 
 ROWS = ("values", "observed", "next_observed", "next_value", "inputs")  # what a series has a row of for every step
 
@@ -37,6 +37,7 @@ class ManySeries:
         self.length, self.columns, self.input_columns = max(self.lengths), members[0].columns, members[0].input_columns
         counts = np.array(self.lengths) + 1
         self.rows, self._first = int(counts.sum()), np.cumsum(counts) - counts
+        check_countable(self.rows)
         self.complete, self.partial = all(one.complete for one in members), any(one.partial for one in members)
         self.always_seen = tuple(bool(seen) for seen in np.all([_always_seen(one) for one in members], axis=0))
         self.own, self.members = tuple(members), _alike(members)

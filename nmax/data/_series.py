@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from nmax.data._windows import check_countable
+
 
 class Series(eqx.Module):
     """Observations $y_0, ..., y_T$, row $i$ belonging to state $x_i$, and the inputs beside them.
@@ -178,6 +180,7 @@ def _floats(name: str, array: Any) -> np.ndarray:
         raise ValueError(f"`{name}` must not be empty; got shape {array.shape}.")
     if len(array) < 2:
         raise ValueError(f"`{name}` must have at least two rows, y_0 and y_1; got {len(array)}.")
+    check_countable(len(array))
     return array
 
 
