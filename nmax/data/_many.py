@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nmax.data._long import LongSeries
+from nmax.data._long import PASS, LongSeries
 from nmax.data._series import Series, deviation, ends
 from nmax.data._windows import Windows, check_countable
 
@@ -134,15 +134,26 @@ def windows_over(series: Series | LongSeries | ManySeries, width: int) -> Window
 
 
 def same_data(one: Series | LongSeries | ManySeries, other: Series | LongSeries | ManySeries) -> bool:
-    """Whether two hold the same observations and inputs; of those on disk their checksums say it."""
-    if isinstance(one, ManySeries) and isinstance(other, ManySeries):
-        return one.lengths == other.lengths and all(map(same_data, one.members, other.members))
+    """Whether two hold the same observations and inputs, wherever they are; of two on disk their checksums say it."""
+    if one.lengths != other.lengths or (one.columns, one.input_columns) != (other.columns, other.input_columns):
+        return False
+    if isinstance(one, ManySeries) or isinstance(other, ManySeries):
+        both = isinstance(one, ManySeries) and isinstance(other, ManySeries)
+        return both and all(map(same_data, one.members, other.members))
     if isinstance(one, LongSeries) and isinstance(other, LongSeries):
         return one.statistics.sha256 == other.statistics.sha256
-    if not isinstance(one, Series) or not isinstance(other, Series):
-        return False
-    parts = ("values", "observed", "inputs")
-    return all(np.array_equal(np.asarray(getattr(one, part)), np.asarray(getattr(other, part))) for part in parts)
+    pieces = [(start, min(start + PASS, one.length + 1)) for start in range(0, one.length + 1, PASS)]
+    pairs = (zip(_observed(one, *piece), _observed(other, *piece), strict=True) for piece in pieces)
+    return all(np.array_equal(*pair, equal_nan=True) for piece in pairs for pair in piece)
+
+
+def _observed(one: Series | LongSeries, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    """Observations and inputs of rows `start, ..., stop - 1` in single precision, NaN where nothing was observed."""
+    if isinstance(one, LongSeries):
+        y, inputs = one.source.read(start, stop)
+        return y.astype(np.float32), inputs.astype(np.float32)
+    rows = slice(start, stop)
+    return np.where(np.asarray(one.observed[rows]), np.asarray(one.values[rows]), np.nan), np.asarray(one.inputs[rows])
 
 
 def _alike(members: Sequence[Series | LongSeries]) -> tuple[Series | LongSeries, ...]:
