@@ -86,14 +86,14 @@ def evidence(
     filter, is. Of several series it is $\prod_k \hat p(y^k \mid \theta)$.
     """
     begun = time.perf_counter()
-    series = _in_memory(series)
-    own = filter_guide(guide, series)
-    numbers = jnp.arange(-(-(series.length + 1) // own.block), dtype=jnp.int32)
-    weigh: Any = _weigh_many if isinstance(series, ManySeries) else _weigh
+    rows = _in_memory(series)
+    own = filter_guide(guide, rows)
+    numbers = jnp.arange(-(-(rows.length + 1) // own.block), dtype=jnp.int32)
+    weigh: Any = _weigh_many if isinstance(rows, ManySeries) else _weigh
     thetas, weights = [], []
     estimate = np.nan, np.inf
     for call in range(max(-(-most // LANES), 1)):
-        drawn = weigh(own, series, numbers, particles, jr.fold_in(key, call))
+        drawn = weigh(own, rows, numbers, particles, jr.fold_in(key, call))
         theta, rest, factors = (np.asarray(a, np.float64) for a in drawn)
         thetas.append(theta)
         weights.append(rest + factors.sum(axis=1))

@@ -143,7 +143,7 @@ def _fitted(
     if out is not None:
         keeper, finished = begin(claim, model, table, series, asked, every)
     if finished and out is not None:
-        return load(out, model)
+        return load(out, model, table)
     warn(before(model, head, few, getattr(series, "firsts", None)), stacklevel=4)
     meter = make_meter(progress, asked.goal if isinstance(asked.goal, int) else None)
     method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average

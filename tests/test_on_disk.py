@@ -12,6 +12,7 @@ from test_run_folder import PLAIN, data, same
 
 import nmax
 from nmax import _evidence
+from nmax.cli import main
 from nmax.data import LongSeries, ManySeries, Source, Windows, make_series, same_data, source, statistics_of
 
 MODEL = nmax.models.ar1()
@@ -109,3 +110,39 @@ def test_more_rows_than_can_be_counted_are_refused():
         ManySeries([half, half, half])
     with pytest.raises(ValueError, match="at most 2.30"):
         make_series(np.broadcast_to(np.float32(1), most + 1))
+
+
+def test_a_run_whose_series_has_moved_is_read_from_its_new_place(tmp_path, capsys):
+    run, old, new = tmp_path / "run", tmp_path / "y.npy", tmp_path / "elsewhere" / "y.npy"
+    np.save(old, data())
+    first = nmax.fit(MODEL, source(old), out=run, **BRIEF)
+    new.parent.mkdir()
+    old.rename(new)
+    for read in (nmax.load, nmax.resume):
+        with pytest.raises(FileNotFoundError, match=r"it is gone. Put it back, or pass it from its new place: `nmax.load"):
+            read(run, MODEL)
+    assert main(["info", str(run)]) == 0
+    assert f"{old} is gone; put it back" in capsys.readouterr().out
+    same(nmax.load(run, MODEL, source(new)).guide, first.guide)
+    np.save(tmp_path / "other.npy", data() + 1)
+    with pytest.raises(ValueError, match="must be a run of the same model, data"):
+        nmax.load(run, MODEL, source(tmp_path / "other.npy"))
+    with pytest.raises(ValueError, match="must be a run of the same model, data"):
+        nmax.resume(run, MODEL, source(tmp_path / "other.npy"))
+    same(nmax.resume(run, MODEL, source(new)).guide, first.guide)
+    same(nmax.load(run, MODEL).guide, first.guide)  # the new place was written down
+
+
+def test_several_series_that_have_moved_are_read_from_their_new_places(tmp_path, monkeypatch):
+    run, old, new, passes = tmp_path / "run", tmp_path / "y.npy", tmp_path / "z.npy", []
+    made = nmax._series_file.statistics_of
+    monkeypatch.setattr("nmax._series_file.statistics_of", lambda *a: (passes.append(1), made(*a))[1])
+    np.save(old, data())
+    first = nmax.fit(MODEL, [data(80), source(old)], out=run, **BRIEF)
+    old.rename(new)
+    with pytest.raises(FileNotFoundError, match="it is gone"):
+        nmax.load(run, MODEL)
+    same(nmax.fit(MODEL, [data(80), source(new)], out=run, **BRIEF).guide, first.guide)
+    assert len(passes) == 2  # a file in another place is looked at again
+    same(nmax.load(run, MODEL).guide, first.guide)
+    assert len(passes) == 2
