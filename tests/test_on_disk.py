@@ -67,9 +67,7 @@ def test_data_are_the_same_on_disk_and_in_memory(both, tmp_path):
     in_memory, on_disk, _ = both
     rows = nmax.compare({"memory": in_memory, "disk": on_disk}, by="elbo", key=jr.key(1)).rows
     assert rows.keys() == {"memory", "disk"}
-    draws = nmax.sample(
-        MODEL, on_disk.table, fit=on_disk, draws=25, warmup=25, chains=2, key=jr.key(2), progress=False
-    )
+    draws = nmax.sample(MODEL, on_disk.table, fit=on_disk, draws=25, warmup=25, chains=2, key=jr.key(2), progress=False)
     assert draws.path().shape == (50, 1_001, 1)
     y, u = data(2_000).astype(np.float32), np.arange(2_001.0)[:, None]
     y[1_000:1_100] = np.nan  # bridged differently on disk, across a border of stretches
@@ -146,3 +144,29 @@ def test_several_series_that_have_moved_are_read_from_their_new_places(tmp_path,
     assert len(passes) == 2  # a file in another place is looked at again
     same(nmax.load(run, MODEL).guide, first.guide)
     assert len(passes) == 2
+
+
+def test_columns_that_are_not_numbers_are_not_read_as_such(tmp_path):
+    y = data().ravel()
+    times = np.datetime64("2020-01-01") + np.arange(len(y))
+    digits = [str(k) for k in range(len(y))]
+    file = parquet(tmp_path / "x.parquet", time=times, a=y, b=np.arange(len(y)), c=y > 5, text=digits)
+    with pytest.raises(ValueError, match=r"must hold numbers .*it holds `time` date32\[day\], `text` string. Name those"):
+        source(file)
+    with pytest.raises(ValueError, match="it holds `time` date32"):
+        source(file, columns=["a"], inputs=["time"])
+    np.testing.assert_array_equal(
+        source(file, columns=["a", "b", "c"]).read(3, 5)[0], np.stack([y, np.arange(len(y)), y > 5], 1)[3:5]
+    )
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr"])
+@pytest.mark.parametrize("option", ["--columns", "--inputs"])
+def test_options_that_choose_columns_are_not_left_unheeded(tmp_path, capsys, option, kind):
+    assert main(["new", str(tmp_path / "model.py")]) == 0
+    file = tmp_path / f"y.{kind}"
+    np.save(file, data())
+    run = ["fit", str(tmp_path / "model.py"), str(file), "--on-disk", option, "b", "--out", str(tmp_path / "run")]
+    assert main(run) == 2
+    assert "choose columns of a Parquet file alone; got " in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

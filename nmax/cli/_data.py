@@ -10,6 +10,12 @@ from nmax.cli._output import InputError
 from nmax.data import Table
 
 
+LAID_OUT = {  # files whose own layout says what is observed
+    ".npy": "all columns of which are observed (in Python `nmax.source(file, inputs=2)` takes the last two as inputs)",
+    ".zarr": "whose array `y` is observed, and whose array `inputs` holds the inputs, if it has one",
+}
+
+
 def add_data(parser: argparse.ArgumentParser) -> None:
     """The data file and how to read it."""
     parser.add_argument("data", type=Path, metavar="DATA", help="CSV, Parquet, .npy, .npz or Zarr")
@@ -28,6 +34,12 @@ def table_from(options: argparse.Namespace, step: float | None = None) -> Table:
         if options.time or options.step:
             raise InputError(
                 "Rows of a series on the disk must be the steps of the model: --time and --step cannot be used."
+            )
+        if (options.columns or options.inputs) and options.data.suffix in LAID_OUT:
+            raise InputError(
+                f"On the disk --columns and --inputs choose columns of a Parquet file alone; got {options.data}, "
+                f"{LAID_OUT[options.data.suffix]}. Leave them out, write the columns that are meant to a file, or leave out "
+                "--on-disk."
             )
         parts = {"columns": options.columns, "inputs": options.inputs} if options.data.suffix == ".parquet" else {}
         return as_table(source(options.data, **parts))
