@@ -114,8 +114,8 @@ def _in_memory(series: Any) -> Any:
     on_disk = [one.rows for one in getattr(series, "members", (series,)) if isinstance(one, LongSeries)]
     if on_disk and max(on_disk) > LONGEST:
         raise ValueError(
-            f"The evidence of a series on disk needs all its rows in memory, so it must have at most {LONGEST:,}; got one of "
-            f"{max(on_disk):,}. `fit.elbo(key=...)` is a lower bound that needs some rows alone, and `nmax.compare(fits, "
+            f"The evidence of a series on disk needs all its rows in memory, so it must have at most {LONGEST:,}; got one "
+            f"of {max(on_disk):,}. `fit.elbo(key=...)` is a lower bound that needs some rows alone, and `nmax.compare(fits, "
             'by="elbo", key=...)` compares by it.'
         )
     return series.view(0, series.rows) if isinstance(series, LongSeries) else series

@@ -135,8 +135,8 @@ def _fitted(
     """Check what was asked for, then find the posterior; in a run folder, if there is one."""
     begun, out = time.perf_counter(), claim.folder
     series: Any = series_of(table, out, progress)
-    few, head = looked_at(series, table)
-    check_model(model, few, getattr(series, "members", ()))
+    few, head, rows = looked_at(series, table)
+    check_model(model, few, rows)
     check_start(asked.pretrain_at, model, asked.guide)
     width = None if asked.window is None else checked_window(asked.window, series.length)
     keeper, finished = Keeper(), False

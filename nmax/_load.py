@@ -29,8 +29,8 @@ def load(folder: str | os.PathLike[str], model: AbstractModel, data: Any = None)
     Args:
         folder: what `fit(..., out=...)`, `Posterior.save` or the command `nmax fit` has written.
         model: the model that was fitted.
-        data: the data that were fitted, where they stayed on disk and are not where they were: `nmax.source(...)` of their new
-            place, or whatever else `nmax.fit` was given as `y`. By default those that the folder holds or names.
+        data: the data that were fitted, where they stayed on disk and are not where they were: `nmax.source(...)` of their
+            new place, or whatever else `nmax.fit` was given as `y`. By default those that the folder holds or names.
     """
     folder = Path(folder)
     run = read_run(folder)

@@ -111,9 +111,9 @@ def _source(facts: Mapping[str, Any], folder: Path) -> Source:
         return source(facts["place"], **_options(facts))
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"The series of {folder} must be where it was, in {facts['place']}; it is gone. Put it back, or pass it from its "
-            "new place: `nmax.load(folder, model, nmax.source(...))`. `nmax.resume(folder, model, nmax.source(...))`, or the "
-            "call or command that fitted it, with the new place, also writes down where it is now."
+            f"The series of {folder} must be where it was, in {facts['place']}; it is gone. Put it back, or pass it from "
+            "its new place: `nmax.load(folder, model, nmax.source(...))`. `nmax.resume(folder, model, nmax.source(...))`, or "
+            "the call or command that fitted it, with the new place, also writes down where it is now."
         ) from error
 
 
@@ -213,15 +213,23 @@ def _options(kept: Mapping[str, Any]) -> dict[str, Any]:
     return {"columns": kept["columns"], "inputs": kept["input_columns"]} if suffix == ".parquet" else {}
 
 
-def looked_at(series: Series | LongSeries | ManySeries, table: Table | Tables) -> tuple[Series, Table]:
-    """What checks of a model look at before any work: everything, or some rows of a series on disk, or of several."""
+def looked_at(series: Series | LongSeries | ManySeries, table: Table | Tables) -> tuple[Series, Table, tuple[str, ...]]:
+    """What checks of a model look at before any work: everything, or some rows of a series on disk, or of several.
+
+    Those are numbered anew; what to call them is returned beside them.
+    """
     if isinstance(series, Series):
         assert isinstance(table, Table)
-        return series, table
-    if isinstance(table, Tables):
-        return series.sampled(telling_rows(series)), table.joined(HEAD)
+        return series, table, ()
+    rows = telling_rows(series)
+    if isinstance(series, ManySeries):
+        assert isinstance(table, Tables)
+        names = tuple(f"row {row} of series {k}" for k, row in series.places(rows))
+        return series.sampled(rows), table.joined(HEAD), names
+    assert isinstance(table, Table)
     inputs = None if table.inputs is None else table.inputs[:HEAD]
-    return series.sampled(telling_rows(series)), dataclasses.replace(table, y=table.y[:HEAD], inputs=inputs)
+    head = dataclasses.replace(table, y=table.y[:HEAD], inputs=inputs)
+    return series.sampled(rows), head, tuple(f"row {row}" for row in rows)
 
 
 def telling_rows(series: LongSeries | ManySeries, most: int = 500) -> np.ndarray:

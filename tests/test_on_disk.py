@@ -3,8 +3,10 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import numpyro.distributions as dist
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -74,8 +76,10 @@ def test_data_are_the_same_on_disk_and_in_memory(both, tmp_path):
     np.save(tmp_path / "y.npy", np.concatenate([y, u], axis=1))
     place = source(tmp_path / "y.npy", inputs=1)
     long, whole, other = LongSeries(place, statistics_of(place)), make_series(y, u), make_series(y, u + 1)
-    assert same_data(long, whole) and same_data(whole, long) and same_data(long, long)
-    assert not same_data(long, other) and not same_data(long, make_series(y))
+    for one, another in ((long, whole), (whole, long), (long, long)):
+        assert same_data(one, another)
+    for one in (other, make_series(y), ManySeries([whole])):
+        assert not same_data(long, one)
     assert same_data(ManySeries([long, whole]), ManySeries([whole, long]))
     assert not same_data(ManySeries([long, whole]), ManySeries([whole, other]))
 
@@ -170,3 +174,37 @@ def test_options_that_choose_columns_are_not_left_unheeded(tmp_path, capsys, opt
     assert main(run) == 2
     assert "choose columns of a Parquet file alone; got " in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+COUNTS = nmax.StateSpaceModel(
+    prior={"level": dist.Normal(0.0, 1.0)},
+    initial=lambda theta: theta["level"][None],
+    transition=lambda x, theta: dist.Normal(0.5 * x, 1.0).to_event(1),
+    observation=lambda x, theta: dist.Poisson(jnp.exp(x)).to_event(1),
+)
+BOUNDED = nmax.StateSpaceModel(
+    prior={"level": dist.Normal(0.0, 1.0)},
+    initial=lambda theta: theta["level"][None],
+    transition=lambda x, theta: dist.Normal(0.5 * x, 1.0).to_event(1),
+    observation=lambda x, theta: dist.Uniform(0.0 * x - 1.0, 0.0 * x + 40.0).to_event(1),
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (COUNTS, r"column 0 holds 50.5 at row 2777{0} \(1 of 50\d rows looked at have such\)"),
+        (BOUNDED, r"it is -inf at row 2777{0}, y = \[50.5\]"),
+    ],
+)
+def test_refusals_name_the_rows_of_the_data(tmp_path, model, says):
+    y = np.random.default_rng(0).poisson(2.0, (3_000, 1)).astype(np.float64)
+    np.save(tmp_path / "fine.npy", y)
+    y[2_777] = 50.5
+    np.save(tmp_path / "y.npy", y)
+    fine, bad = source(tmp_path / "fine.npy"), source(tmp_path / "y.npy")
+    with pytest.raises(ValueError, match=says.format("")):
+        nmax.fit(model, bad, **BRIEF)
+    for each in ([fine, bad], [np.load(tmp_path / "fine.npy"), y]):
+        with pytest.raises(ValueError, match=says.format(" of series 1")):
+            nmax.fit(model, each, **BRIEF)

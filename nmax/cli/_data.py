@@ -9,7 +9,6 @@ from typing import Any
 from nmax.cli._output import InputError
 from nmax.data import Table
 
-
 LAID_OUT = {  # files whose own layout says what is observed
     ".npy": "all columns of which are observed (in Python `nmax.source(file, inputs=2)` takes the last two as inputs)",
     ".zarr": "whose array `y` is observed, and whose array `inputs` holds the inputs, if it has one",

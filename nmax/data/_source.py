@@ -191,9 +191,9 @@ class ParquetSource(FileSource):
         kinds = {name: self._file.schema_arrow.field(name).type for name in (*self.columns, *self.input_columns)}
         if others := [f"`{name}` {kind}" for name, kind in kinds.items() if not _is_number(kind)]:
             raise ValueError(
-                f"{place} must hold numbers in all columns that are read; it holds {', '.join(others)}. Name those to be read: "
-                "`nmax.source(place, columns=[...])`, or `--columns` of a command. Times are not read, since rows on the disk "
-                "must be the steps of the model."
+                f"{place} must hold numbers in all columns that are read; it holds {', '.join(others)}. Name those to be "
+                "read: `nmax.source(place, columns=[...])`, or `--columns` of a command. Times are not read, since rows on "
+                "the disk must be the steps of the model."
             )
         counts = [self._file.metadata.row_group(k).num_rows for k in range(self._file.num_row_groups)]
         self._edges = np.concatenate([[0], np.cumsum(counts)])

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-
 MOST = 2**30  # rows: the sum of two numbers of steps is still a number of 32 bits
 
 
