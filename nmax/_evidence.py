@@ -16,11 +16,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from nmax._objective import start_term
 from nmax._pareto import GOOD, Smoothed, smoothed
 from nmax._particles import filter_guide, filtered
-from nmax.data import ManySeries, Series
+from nmax.data import LongSeries, ManySeries, Series
 from nmax.guides import Guide, LookaheadSampler
 
 LANES = 16  # draws of θ in one call
 TOGETHER = 8  # series in one call, where there are several
+LONGEST = 1_000_000  # rows of a series on disk that are read into memory, to be passed over for every draw of θ
 PARTICLES = 64
 LEAST_CALLS = 16
 
@@ -69,7 +70,7 @@ class Evidence:
 
 def evidence(
     guide: Guide,
-    series: Series,
+    series: Series | LongSeries | ManySeries,
     *,
     error: float,
     most: int,
@@ -85,13 +86,14 @@ def evidence(
     filter, is. Of several series it is $\prod_k \hat p(y^k \mid \theta)$.
     """
     begun = time.perf_counter()
-    own = filter_guide(guide, series)
-    numbers = jnp.arange(-(-(series.length + 1) // own.block), dtype=jnp.int32)
-    weigh: Any = _weigh_many if isinstance(series, ManySeries) else _weigh
+    rows = _in_memory(series)
+    own = filter_guide(guide, rows)
+    numbers = jnp.arange(-(-(rows.length + 1) // own.block), dtype=jnp.int32)
+    weigh: Any = _weigh_many if isinstance(rows, ManySeries) else _weigh
     thetas, weights = [], []
     estimate = np.nan, np.inf
     for call in range(max(-(-most // LANES), 1)):
-        drawn = weigh(own, series, numbers, particles, jr.fold_in(key, call))
+        drawn = weigh(own, rows, numbers, particles, jr.fold_in(key, call))
         theta, rest, factors = (np.asarray(a, np.float64) for a in drawn)
         thetas.append(theta)
         weights.append(rest + factors.sum(axis=1))
@@ -105,6 +107,18 @@ def evidence(
     seconds = time.perf_counter() - begun
     figures = float(fine.khat), float(fine.effective)
     return Evidence(*estimate, *figures, np.concatenate(thetas), log_weight, seconds)
+
+
+def _in_memory(series: Any) -> Any:
+    """One series with all its rows; several, whose rows are read some series at a time, as they are."""
+    on_disk = [one.rows for one in getattr(series, "members", (series,)) if isinstance(one, LongSeries)]
+    if on_disk and max(on_disk) > LONGEST:
+        raise ValueError(
+            f"The evidence of a series on disk needs all its rows in memory, so it must have at most {LONGEST:,}; got one "
+            f"of {max(on_disk):,}. `fit.elbo(key=...)` is a lower bound that needs some rows alone, and `nmax.compare(fits, "
+            'by="elbo", key=...)` compares by it.'
+        )
+    return series.view(0, series.rows) if isinstance(series, LongSeries) else series
 
 
 def log_mean_exp(log_weight: Float[np.ndarray, " draw"]) -> tuple[float, float]:

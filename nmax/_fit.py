@@ -135,15 +135,15 @@ def _fitted(
     """Check what was asked for, then find the posterior; in a run folder, if there is one."""
     begun, out = time.perf_counter(), claim.folder
     series: Any = series_of(table, out, progress)
-    few, head = looked_at(series, table)
-    check_model(model, few, getattr(series, "members", ()))
+    few, head, rows = looked_at(series, table)
+    check_model(model, few, rows)
     check_start(asked.pretrain_at, model, asked.guide)
     width = None if asked.window is None else checked_window(asked.window, series.length)
     keeper, finished = Keeper(), False
     if out is not None:
         keeper, finished = begin(claim, model, table, series, asked, every)
     if finished and out is not None:
-        return load(out, model)
+        return load(out, model, table)
     warn(before(model, head, few, getattr(series, "firsts", None)), stacklevel=4)
     meter = make_meter(progress, asked.goal if isinstance(asked.goal, int) else None)
     method = _fit_lookahead if isinstance(asked.guide, LookaheadGuide) else _fit_moving_average

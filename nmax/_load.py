@@ -17,11 +17,11 @@ from nmax._stages import convergence_read, history_read, modes_read
 from nmax._store import DamagedFileError, read_arrays, read_json
 from nmax._train import Outcome
 from nmax.checks import Check, Finding
-from nmax.data import windows_over
+from nmax.data import tables_of, windows_over
 from nmax.models import AbstractModel
 
 
-def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior:
+def load(folder: str | os.PathLike[str], model: AbstractModel, data: Any = None) -> Posterior:
     """The posterior of a finished run.
 
     Nothing in the folder is run: the model is yours to pass, and must be the one that was fitted.
@@ -29,12 +29,15 @@ def load(folder: str | os.PathLike[str], model: AbstractModel) -> Posterior:
     Args:
         folder: what `fit(..., out=...)`, `Posterior.save` or the command `nmax fit` has written.
         model: the model that was fitted.
+        data: the data that were fitted, where they stayed on disk and are not where they were: `nmax.source(...)` of their
+            new place, or whatever else `nmax.fit` was given as `y`. By default those that the folder holds or names.
     """
     folder = Path(folder)
     run = read_run(folder)
     if run["status"] != FINISHED:
         raise ValueError(f"{folder} must hold a finished run; it is {run['status']}. Go on with `nmax.resume` first.")
-    settings, table = settings_from(run["settings"]), read_table(folder)
+    settings = settings_from(run["settings"])
+    table = read_table(folder) if data is None else tables_of(data, step=getattr(model, "dt", None))
     series: Any = series_of(table, folder, progress=False)
     check_same(folder, run, {"model": model_identity(model, series), "data": data_identity(series)})
     arrays, facts = read_arrays(folder / FITTED)

@@ -16,13 +16,20 @@ from nmax.models import AbstractModel
 
 
 def resume(
-    folder: str | os.PathLike[str], model: AbstractModel, *, progress: bool = True, checkpoint_every: float = EVERY
+    folder: str | os.PathLike[str],
+    model: AbstractModel,
+    data: Any = None,
+    *,
+    progress: bool = True,
+    checkpoint_every: float = EVERY,
 ) -> Posterior:
     """Go on with a fit from its last checkpoint, to the same end as if it had never been stopped.
 
     Args:
         folder: the `out` of the fit that was stopped. A finished one is read.
         model: the model that it fits; nothing in the folder is run.
+        data: the data that it fits, where they stay on disk and are not where they were, as for `nmax.load`. The folder then
+            says where they are now.
         progress: whether to show a progress bar.
         checkpoint_every: seconds between two checkpoints, at the least.
     """
@@ -31,7 +38,7 @@ def resume(
     goal: dict[str, Any] = {"until": asked.goal} if isinstance(asked.goal, Converged) else {"steps": asked.goal}
     return fit(
         model,
-        read_table(folder),
+        read_table(folder) if data is None else data,
         key=asked.key,
         guide=asked.guide,
         window=asked.window,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -16,7 +17,7 @@ from nmax._claim import FINISHED, RUN, RUNNING, Claim, RunInUseError
 from nmax._guide_file import guide_arrays, guide_recipe
 from nmax._identity import data_identity, differences, model_identity, versions
 from nmax._processes import processes, writes
-from nmax._series_file import DATA, SERIES, STATISTICS, check_unchanged, keep_statistics, keep_table
+from nmax._series_file import DATA, SERIES, STATISTICS, check_unchanged, keep_statistics, keep_table, moved
 from nmax._settings import FitSettings
 from nmax._stages import history_written, modes_written
 from nmax._step import History
@@ -70,8 +71,13 @@ def begin(
         raise OSError(f"`out` must be a folder that the first process can use; {folder} is not. See what that one says.")
     kept = read_run(folder)
     check_same(folder, kept, described)
-    if (together is None or together.first) and kept["status"] != FINISHED:
-        keep_statistics(series, folder)
+    if together is None or together.first:
+        elsewhere = moved(table, folder)
+        if elsewhere:
+            with contextlib.suppress(OSError):  # the old place stays, and the new one is passed again
+                keep_table(table, folder)
+        if elsewhere or kept["status"] != FINISHED:
+            keep_statistics(series, folder)
     return FolderKeeper(folder / CHECKPOINTS, every, lambda: check_unchanged(series)), kept["status"] == FINISHED
 
 

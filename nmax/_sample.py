@@ -25,7 +25,7 @@ from nmax._noise_density import NoiseDensity, noise_density
 from nmax._posterior import Posterior
 from nmax._progress import make_meter
 from nmax._validate import check_model
-from nmax.data import Series, Table, make_series, one_table, same_data
+from nmax.data import LongSeries, Series, Table, make_series, one_table, same_data
 from nmax.guides import LookaheadGuide, prior_centre
 from nmax.models import AbstractModel
 
@@ -88,7 +88,8 @@ def sample(
         raise ValueError("`fit` must be one of the same model: pass the model object that it was fitted with.")
     elif not same_data(series, fit.series):
         raise ValueError("`fit` must be one of the same data: `y` or `inputs` are not those that it was fitted to.")
-    density = noise_density(fit.guide, fit.series)
+    seen = fit.series.view(0, fit.series.rows) if isinstance(fit.series, LongSeries) else fit.series
+    density = noise_density(fit.guide, seen)
     state = begun(density, chains, chain_key)
     _say_how_long(density, state, warmup + draws)
     file = ChainFile(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)

@@ -49,13 +49,40 @@ def keep_table(table: Table | Tables, folder: Path) -> None:
 
 def read_table(folder: Path) -> Table | Tables:
     """The data of a run."""
-    if (folder / SERIES).exists():
-        return _table({}, read_json(folder / SERIES), folder / SERIES)
-    arrays, facts = read_arrays(folder / DATA)
+    arrays, facts = _read(folder)
     if "series" not in facts:
-        return _table(arrays, facts, folder / DATA)
-    each = enumerate(facts["series"])
-    return Tables(tuple(_table(_of(arrays, k), own, folder / DATA) for k, own in each))
+        return _table(arrays, facts, folder)
+    return Tables(tuple(_table(_of(arrays, k), own, folder) for k, own in enumerate(facts["series"])))
+
+
+def kept_facts(folder: Path) -> list[dict[str, Any]]:
+    """What a run says of each of its series, `columns` for one and `place` for one on disk, which need not be there."""
+    _, facts = _read(folder)
+    return facts.get("series", [facts])
+
+
+def moved(table: Table | Tables, folder: Path) -> bool:
+    """Whether rows on the disk lie elsewhere than the run folder says."""
+    each = table.each if isinstance(table, Tables) else (table,)
+    if all(source_of(one) is None for one in each):
+        return False
+    try:
+        return [_place(one) for one in each] != [own.get("place") for own in kept_facts(folder)]
+    except (FileNotFoundError, DamagedFileError):
+        return True
+
+
+def _read(folder: Path) -> tuple[Arrays, dict[str, Any]]:
+    """What `keep_table` has written."""
+    if (folder / SERIES).exists():
+        return {}, {"place": None, **read_json(folder / SERIES)}
+    return read_arrays(folder / DATA)
+
+
+def _place(table: Table) -> str | None:
+    """Where rows on the disk lie, if they are in a file."""
+    place = source_of(table)
+    return None if place is None or place.place is None else str(place.place.resolve())
 
 
 def _kept(table: Table) -> tuple[Arrays, dict[str, Any]]:
@@ -63,20 +90,31 @@ def _kept(table: Table) -> tuple[Arrays, dict[str, Any]]:
     place = source_of(table)
     if place is not None:
         names = {"columns": place.columns, "input_columns": place.input_columns, "rows": place.rows}
-        return {}, {"place": None if place.place is None else str(place.place.resolve()), **names}
+        return {}, {"place": _place(table), **names}
     arrays = {"y": np.asarray(table.y), "inputs": table.inputs, "times": table.times}
     present = {name: np.asarray(array) for name, array in arrays.items() if array is not None}
     return present, {name: getattr(table, name) for name in FACTS}
 
 
-def _table(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any], file: Path) -> Table:
+def _table(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any], folder: Path) -> Table:
     """The table of `_kept`."""
-    if "place" in facts or file.name == SERIES:
-        if not isinstance(facts.get("place"), str):
-            raise DamagedFileError(f"{file} must say where the series is; pass the source to `nmax.fit` again.")
-        return as_table(source(facts["place"], **_options(facts)))
+    if "place" in facts:
+        return as_table(_source(facts, folder))
     texts = {name: tuple(facts[name]) for name in ("columns", "input_columns", "notes")}
     return Table(arrays["y"], arrays.get("inputs"), times=arrays.get("times"), time_name=facts["time_name"], **texts)
+
+
+def _source(facts: Mapping[str, Any], folder: Path) -> Source:
+    if not isinstance(facts["place"], str):
+        raise DamagedFileError(f"{folder} must say where the series is; it does not. Pass the source to `nmax.fit` again.")
+    try:
+        return source(facts["place"], **_options(facts))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"The series of {folder} must be where it was, in {facts['place']}; it is gone. Put it back, or pass it from "
+            "its new place: `nmax.load(folder, model, nmax.source(...))`. `nmax.resume(folder, model, nmax.source(...))`, or "
+            "the call or command that fitted it, with the new place, also writes down where it is now."
+        ) from error
 
 
 def _of(arrays: Mapping[str, np.ndarray], number: int) -> Arrays:
@@ -131,8 +169,8 @@ def _series(table: Table, arrays: Arrays, facts: dict[str, Any] | None, progress
     place = source_of(table)
     if place is None:
         return make_series(table.y, table.inputs)
-    stamp = getattr(place, "stamp", None)
-    if facts and stamp is not None and list(stamp[:2]) == list(facts.get("stamp") or [])[:2]:
+    about = _about(place)
+    if facts and about["stamp"] is not None and all(facts.get(name) == fact for name, fact in about.items()):
         return LongSeries(place, Statistics(**{k: _plain(array) for k, array in arrays.items()}, sha256=facts["sha256"]))
     return LongSeries(place, _passed_over(place, progress))  # touched or changed since: its checksum will tell
 
@@ -148,7 +186,20 @@ def _written(series: LongSeries) -> tuple[Arrays, dict[str, Any]]:
     """What the pass over a series has found, as arrays and facts."""
     found = dataclasses.asdict(series.statistics)
     arrays = {name: np.asarray(value) for name, value in found.items() if name != "sha256"}
-    return arrays, {"sha256": found["sha256"], "stamp": getattr(series.source, "stamp", None)}
+    return arrays, {"sha256": found["sha256"], **_about(series.source)}
+
+
+def _about(place: Source) -> dict[str, Any]:
+    """What a pass was over: the file as it was then, and which of its columns; of the columns alone no checksum is known."""
+    stamp = getattr(place, "stamp", None)
+    return plain(
+        {
+            "place": None if place.place is None else place.place.resolve(),
+            "columns": place.columns,
+            "input_columns": place.input_columns,
+            "stamp": None if stamp is None else stamp[:2],
+        }
+    )
 
 
 def _plain(array: np.ndarray) -> Any:
@@ -162,15 +213,23 @@ def _options(kept: Mapping[str, Any]) -> dict[str, Any]:
     return {"columns": kept["columns"], "inputs": kept["input_columns"]} if suffix == ".parquet" else {}
 
 
-def looked_at(series: Series | LongSeries | ManySeries, table: Table | Tables) -> tuple[Series, Table]:
-    """What checks of a model look at before any work: everything, or some rows of a series on disk, or of several."""
+def looked_at(series: Series | LongSeries | ManySeries, table: Table | Tables) -> tuple[Series, Table, tuple[str, ...]]:
+    """What checks of a model look at before any work: everything, or some rows of a series on disk, or of several.
+
+    Those are numbered anew; what to call them is returned beside them.
+    """
     if isinstance(series, Series):
         assert isinstance(table, Table)
-        return series, table
-    if isinstance(table, Tables):
-        return series.sampled(telling_rows(series)), table.joined(HEAD)
+        return series, table, ()
+    rows = telling_rows(series)
+    if isinstance(series, ManySeries):
+        assert isinstance(table, Tables)
+        names = tuple(f"row {row} of series {k}" for k, row in series.places(rows))
+        return series.sampled(rows), table.joined(HEAD), names
+    assert isinstance(table, Table)
     inputs = None if table.inputs is None else table.inputs[:HEAD]
-    return series.sampled(telling_rows(series)), dataclasses.replace(table, y=table.y[:HEAD], inputs=inputs)
+    head = dataclasses.replace(table, y=table.y[:HEAD], inputs=inputs)
+    return series.sampled(rows), head, tuple(f"row {row}" for row in rows)
 
 
 def telling_rows(series: LongSeries | ManySeries, most: int = 500) -> np.ndarray:

@@ -24,26 +24,14 @@ ROWS = 1_000  # rows of y at which the densities are tried, the extremes of ever
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # compiles: it runs but once
 
 
-def check_model(model: Any, series: Series, members: Sequence[Any] = ()) -> None:
+def check_model(model: Any, series: Series, rows: Sequence[str] = ()) -> None:
     """Refuse a model that contradicts itself or the data.
 
     Args:
         model: what was passed as one.
         series: the data, or some rows of them.
-        members: the series that the rows are of, if there are several: the refusal names the one in memory that it is about.
+        rows: what refusals call these rows, where they are not all: `row 17 of series 2`, say.
     """
-    try:
-        _check_model(model, series)
-    except ValueError as error:
-        for k, one in enumerate(members if " at row " in str(error) else ()):
-            try:
-                _check_model(model, one) if isinstance(one, Series) else None
-            except ValueError as own:
-                raise ValueError(f"Series {k} of the list: {own}") from error
-        raise
-
-
-def _check_model(model: Any, series: Series) -> None:
     if not isinstance(model, AbstractModel):
         raise TypeError(
             f"`model` must be an nmax.StateSpaceModel or an nmax.SDE; got {type(model).__name__}. "
@@ -53,8 +41,8 @@ def _check_model(model: Any, series: Series) -> None:
     draws, theta = prior_draws(model)
     _check_initial(model, draws)
     _check_exactly_observed(model, series)
-    _check_distributions(model, series, theta)
-    _check_densities(model, series, theta)
+    _check_distributions(model, series, theta, rows)
+    _check_densities(model, series, theta, rows)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)
@@ -112,7 +100,7 @@ def _check_exactly_observed(model: AbstractModel, series: Series) -> None:
         raise ValueError(f"`exactly_observed` must name each column once; got {dict(model.exactly_observed)}.")
 
 
-def _check_distributions(model: AbstractModel, series: Series, theta: Any) -> None:
+def _check_distributions(model: AbstractModel, series: Series, theta: Any, rows: Sequence[str]) -> None:
     state = jnp.asarray(model.initial(theta), jnp.float32)
     row = (series.inputs[0],) if series.has_inputs else ()
     transition = _called("transition", model.transition, state, theta, row)
@@ -128,7 +116,7 @@ def _check_distributions(model: AbstractModel, series: Series, theta: Any) -> No
         return
     observation = _called("observation", model.observation, state, theta, row)
     _check_event("observation", observation, sorted({others, series.columns}))
-    check_data_in_support(model, observation, series)
+    check_data_in_support(model, observation, series, rows)
     gaps = series.partial or (model.exactly_observed and observation.event_shape[0] > others)
     if gaps and not separable(observation):
         raise ValueError(
@@ -179,7 +167,7 @@ def _check_event(name: str, distribution: dist.Distribution, sizes: list[int]) -
     )
 
 
-def _check_densities(model: AbstractModel, series: Series, theta: Any) -> None:
+def _check_densities(model: AbstractModel, series: Series, theta: Any, names: Sequence[str]) -> None:
     """NaN at the data, or in the dynamics between likely states, would be NaN at every step of training."""
     rows = _telling_rows(series)
     x, data, dynamics = map(np.asarray, _densities(model, series, theta, jnp.asarray(rows)))
@@ -188,8 +176,9 @@ def _check_densities(model: AbstractModel, series: Series, theta: Any) -> None:
         where = int(bad.argmax())
         row = int(rows[where])
         raise ValueError(
-            f"`observation(x, theta).log_prob(y)` must be finite at the data; it is {data[where]} at row {row}, y = "
-            f"{np.asarray(series.values[row])}, with θ at the centre of its prior. "
+            f"`observation(x, theta).log_prob(y)` must be finite at the data; it is {data[where]} at "
+            f"{names[row] if names else f'row {row}'}, y = {np.asarray(series.values[row])}, with θ at the centre of its "
+            "prior. "
             + (
                 _without_width(model.observation, x[where], theta, series, row, "column", OBSERVED_EXACTLY)
                 or "Is y in the distribution's support, and is the distribution defined for all x and θ?"

@@ -26,6 +26,8 @@ def test_one_dimension_is_one_column():
 
 def test_constant_columns_have_unit_scale():
     np.testing.assert_array_equal(make_series(np.full((4, 2), 7.0)).scale, [1.0, 1.0])
+    series = make_series(np.full(1_001, 0.1), np.full(1_001, 0.1))  # whose mean is 0.1 but for a rounding error
+    np.testing.assert_array_equal([series.scale[0], series.input_scale[0]], [1.0, 1.0])
 
 
 @pytest.mark.parametrize(("length", "width"), [(10, 3), (10, 10), (1, 1), (7, 2), (12, 4)])

@@ -38,6 +38,26 @@ def many(each, inputs=None):
     return ManySeries([make_series(y, None if inputs is None else inputs[k]) for k, y in enumerate(each)])
 
 
+def test_scales_are_those_of_all_rows_together_also_of_standardised_and_of_constant_columns(tmp_path):
+    """A scale of exactly 1 may be that of a column that varies, and a constant's sums may leave a rounding error."""
+    rng = np.random.default_rng(1)
+    each, inputs = [], []
+    for length in (500, 300, 1_000):
+        signs = rng.permutation(np.resize([1.0, -1.0], length))  # mean 0 and standard deviation 1, exactly
+        inputs.append(np.stack([signs, np.full(length, 0.1), np.full(length, length)], axis=1))
+        each.append(np.stack([signs, np.full(length, 0.1)], axis=1))
+    in_memory = many(each, inputs)
+    on_disk = []
+    for k, parts in enumerate(zip(each, inputs, strict=True)):
+        np.save(tmp_path / f"{k}.npy", np.concatenate(parts, axis=1))
+        place = source(tmp_path / f"{k}.npy", inputs=3)
+        on_disk.append(LongSeries(place, statistics_of(place)))
+    for series in (in_memory, ManySeries(on_disk)):
+        found = series.views([0], 10, [1])
+        np.testing.assert_allclose(found.scale[0], [1.0, 1.0], rtol=1e-6)
+        np.testing.assert_allclose(found.input_scale[0], [1.0, 1.0, np.concatenate(inputs)[:, 2].std()], rtol=1e-6)
+
+
 def test_windows_of_several_series_lie_in_one_each_and_are_picked_by_their_sizes():
     windows = Windows(sum(LENGTHS), 5, LENGTHS)
     assert windows.count == 5 + 1 + 3

@@ -9,6 +9,11 @@ from typing import Any
 from nmax.cli._output import InputError
 from nmax.data import Table, Tables
 
+LAID_OUT = {  # files whose own layout says what is observed
+    ".npy": "all columns of which are observed (in Python `nmax.source(file, inputs=2)` takes the last two as inputs)",
+    ".zarr": "whose array `y` is observed, and whose array `inputs` holds the inputs, if it has one",
+}
+
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """The data files and how to read them."""
@@ -36,6 +41,12 @@ def _table(options: argparse.Namespace, file: Path, step: float | None) -> Table
         if options.time or options.step:
             raise InputError(
                 "Rows of a series on the disk must be the steps of the model: --time and --step cannot be used."
+            )
+        if (options.columns or options.inputs) and file.suffix in LAID_OUT:
+            raise InputError(
+                f"On the disk --columns and --inputs choose columns of a Parquet file alone; got {file}, "
+                f"{LAID_OUT[file.suffix]}. Leave them out, write the columns that are meant to a file, or leave out "
+                "--on-disk."
             )
         parts = {"columns": options.columns, "inputs": options.inputs} if file.suffix == ".parquet" else {}
         return as_table(source(file, **parts))

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     """Print what there is to know."""
     from nmax._identity import versions
     from nmax._run_folder import CHECK, SUMMARY, read_run
-    from nmax._series_file import read_table
+    from nmax._series_file import kept_facts
     from nmax._store import read_json
     from nmax._summary import table as table_lines
 
@@ -42,14 +42,17 @@ def run(options: argparse.Namespace) -> int:
         out.note(versions=versions(), devices=devices, cores=os.cpu_count())
         return out.end()
     folder, run, source = options.folder, read_run(options.folder), source_of(options.folder)
-    table = read_table(folder)
+    kept = kept_facts(folder)
+    gone = [place for place in (own.get("place") for own in kept) if place is not None and not Path(place).exists()]
     out.say(f"{folder}: {run['status']}, begun {run.get('created')}")
     out.say(
         f"model   {source.get('model', 'not said')}: {run['model']['kind']}, parameters {', '.join(run['model']['prior'])}"
     )
-    data = source.get("data", "not said")
+    data, columns = source.get("data", "not said"), ", ".join(kept[0]["columns"])
     places = data if isinstance(data, str) else ", ".join(data)
-    out.say(f"data    {places}: {run['data']['rows']:,} rows, columns {', '.join(table.columns)}")
+    out.say(f"data    {places}: {run['data']['rows']:,} rows, columns {columns}")
+    for place in gone:
+        out.say(f"        {place} is gone; put it back, or say where it is by the command that began the run")
     if run["status"] != "finished":
         steps = sorted(file.name for file in (folder / "checkpoints").glob("*.npz"))
         out.say(f"        {len(steps)} checkpoints. Go on with:  nmax resume {folder}")
@@ -63,5 +66,5 @@ def run(options: argparse.Namespace) -> int:
         out.note(check=check)
     files = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
     out.say(f"\nfiles   {', '.join(files)}")
-    out.note(run=run, source=source, files=files)
+    out.note(run=run, source=source, files=files, gone=gone)
     return out.end()

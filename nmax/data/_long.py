@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nmax.data._series import Series, make_series
+from nmax.data._series import Series, deviation, ends, make_series
 from nmax.data._source import Source
+from nmax.data._windows import check_countable
 
 PASS = 262_144  # rows read at a time in the pass over the whole series
 ALIGNED = 1_024  # gaps are bridged within stretches of so many rows, so that a row looks the same from everywhere
@@ -27,7 +28,8 @@ class Statistics:
         centre: mean of each column over its real entries.
         scale: standard deviation of each column, 1 for a constant one.
         input_centre: mean of each input.
-        input_scale: standard deviation of each input.
+        input_scale: standard deviation of each input, 1 for a constant one.
+        input_ends: the smallest and the largest entry of each input.
         seen: real entries by column.
         seen_rows: rows with a real entry.
         partial: whether some row misses some of its columns but not all.
@@ -41,6 +43,7 @@ class Statistics:
     scale: np.ndarray
     input_centre: np.ndarray
     input_scale: np.ndarray
+    input_ends: np.ndarray
     seen: np.ndarray
     seen_rows: int
     partial: bool
@@ -59,8 +62,9 @@ def statistics_of(source: Source, told: Callable[[int, int], object] = lambda do
     rows, columns, width = source.rows, len(source.columns), len(source.input_columns)
     if rows < 2:
         raise ValueError(f"`y` must have at least two rows, y_0 and y_1; {source.place} has {rows}.")
+    check_countable(rows)  # before a pass of hours
     count, total, square = np.zeros(columns), np.zeros(columns), np.zeros(columns)
-    sums = np.zeros((2, width))
+    sums, input_ends = np.zeros((2, width)), np.stack([np.full(width, np.inf), np.full(width, -np.inf)])
     low, high, extremes = np.full(columns, np.inf), np.full(columns, -np.inf), np.zeros((2, columns), np.int64)
     shift: Any = None
     seen_rows, partial, firsts, digest = 0, False, [], hashlib.sha256()
@@ -75,6 +79,8 @@ def statistics_of(source: Source, told: Callable[[int, int], object] = lambda do
         away = np.where(observed, y - shift, 0.0)
         count, total, square = count + observed.sum(axis=0), total + away.sum(axis=0), square + (away**2).sum(axis=0)
         sums += np.stack([(inputs - input_shift).sum(axis=0), ((inputs - input_shift) ** 2).sum(axis=0)])
+        least, most = ends(inputs, np.ones(inputs.shape, bool))
+        input_ends = np.stack([np.minimum(input_ends[0], least), np.maximum(input_ends[1], most)])
         some, all_of = observed.any(axis=1), observed.all(axis=1)
         seen_rows, partial = seen_rows + int(some.sum()), partial or bool((some & ~all_of).any())
         for k, (least, most) in enumerate(((np.where(observed, y, np.inf), low), (np.where(observed, -y, np.inf), -high))):
@@ -91,10 +97,10 @@ def statistics_of(source: Source, told: Callable[[int, int], object] = lambda do
         raise ValueError(f"`y` must hold at least one observation; {source.place} holds only NaN.")
     first = np.concatenate(firsts)
     first = np.minimum.accumulate(np.where(first < 0, rows, first)[::-1])[::-1]
-    centre, scale = _moments(shift, np.maximum(count, 1), total, square)
-    input_centre, input_scale = _moments(input_shift, np.full(width, rows), *sums)
+    centre, scale = _moments(shift, np.maximum(count, 1), total, square, low, high)
+    input_centre, input_scale = _moments(input_shift, np.full(width, rows), *sums, *input_ends)
     facts = count.astype(np.int64), seen_rows, partial, extremes, first, digest.hexdigest()
-    return Statistics(rows, centre, scale, input_centre, input_scale, *facts)
+    return Statistics(rows, centre, scale, input_centre, input_scale, input_ends, *facts)
 
 
 class LongSeries:
@@ -104,6 +110,7 @@ class LongSeries:
     """
 
     def __init__(self, source: Source, statistics: Statistics):
+        check_countable(statistics.rows)
         self.source, self.statistics = source, statistics
         self.length, self.columns = statistics.rows - 1, len(source.columns)
         self.rows, self.lengths, self.extremes = statistics.rows, (self.length,), statistics.extremes
@@ -223,11 +230,11 @@ def _first_seen(observed: np.ndarray, start: int) -> np.ndarray:
     return np.stack(out)
 
 
-def _moments(shift, count, total, square) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation from sums about a shift; 1 in place of a zero deviation."""
+def _moments(shift, count, total, square, low, high) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation from sums about a shift; 1 in place of that of a constant column."""
     mean = total / count
     variance = np.maximum(square / count - mean**2, 0.0)
-    return shift + mean, np.where(variance > 0, np.sqrt(variance), 1.0)
+    return shift + mean, deviation(variance, low, high)
 
 
 def _check_finite(source: Source, y: np.ndarray, inputs: np.ndarray, start: int) -> None:

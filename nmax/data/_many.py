@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nmax.data._long import LongSeries
-from nmax.data._series import Series
-from nmax.data._windows import Windows
+from nmax.data._long import PASS, LongSeries
+from nmax.data._series import Series, deviation, ends
+from nmax.data._windows import Windows, check_countable
 
 ROWS = ("values", "observed", "next_observed", "next_value", "inputs")  # what a series has a row of for every step
 
@@ -37,6 +37,7 @@ class ManySeries:
         self.length, self.columns, self.input_columns = max(self.lengths), members[0].columns, members[0].input_columns
         counts = np.array(self.lengths) + 1
         self.rows, self._first = int(counts.sum()), np.cumsum(counts) - counts
+        check_countable(self.rows)
         self.complete, self.partial = all(one.complete for one in members), any(one.partial for one in members)
         self.always_seen = tuple(bool(seen) for seen in np.all([_always_seen(one) for one in members], axis=0))
         self.own, self.members = tuple(members), _alike(members)
@@ -133,15 +134,27 @@ def windows_over(series: Series | LongSeries | ManySeries, width: int) -> Window
 
 
 def same_data(one: Series | LongSeries | ManySeries, other: Series | LongSeries | ManySeries) -> bool:
-    """Whether two hold the same observations and inputs; of those on disk their checksums say it."""
+    """Whether two hold the same observations and inputs, wherever they are; of two on disk their checksums say it."""
+    if one.lengths != other.lengths or (one.columns, one.input_columns) != (other.columns, other.input_columns):
+        return False
     if isinstance(one, ManySeries) and isinstance(other, ManySeries):
-        return one.lengths == other.lengths and all(map(same_data, one.members, other.members))
+        return all(map(same_data, one.members, other.members))
+    if isinstance(one, ManySeries) or isinstance(other, ManySeries):
+        return False
     if isinstance(one, LongSeries) and isinstance(other, LongSeries):
         return one.statistics.sha256 == other.statistics.sha256
-    if not isinstance(one, Series) or not isinstance(other, Series):
-        return False
-    parts = ("values", "observed", "inputs")
-    return all(np.array_equal(np.asarray(getattr(one, part)), np.asarray(getattr(other, part))) for part in parts)
+    pieces = [(start, min(start + PASS, one.length + 1)) for start in range(0, one.length + 1, PASS)]
+    pairs = (zip(_observed(one, *piece), _observed(other, *piece), strict=True) for piece in pieces)
+    return all(np.array_equal(*pair, equal_nan=True) for piece in pairs for pair in piece)
+
+
+def _observed(one: Series | LongSeries, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    """Observations and inputs of rows `start, ..., stop - 1` in single precision, NaN where nothing was observed."""
+    if isinstance(one, LongSeries):
+        y, inputs = one.source.read(start, stop)
+        return y.astype(np.float32), inputs.astype(np.float32)
+    rows = slice(start, stop)
+    return np.where(np.asarray(one.observed[rows]), np.asarray(one.values[rows]), np.nan), np.asarray(one.inputs[rows])
 
 
 def _alike(members: Sequence[Series | LongSeries]) -> tuple[Series | LongSeries, ...]:
@@ -149,21 +162,24 @@ def _alike(members: Sequence[Series | LongSeries]) -> tuple[Series | LongSeries,
     rows = np.array([one.length + 1 for one in members], float)
     seen = np.stack([_seen(one) for one in members])
     centres, scales = (np.stack([np.asarray(getattr(one, name), float) for one in members]) for name in ("centre", "scale"))
-    constant = np.stack([_constant(one) for one in members])
-    centre, scale = _pooled(seen, centres, np.where(constant, 0.0, scales))
+    centre, scale = _pooled(seen, centres, scales, np.stack([_ends(one) for one in members]))
     centres, scales = (np.stack([np.asarray(_of_inputs(one)[k], float) for one in members]) for k in (0, 1))
     every = np.broadcast_to(rows[:, None], centres.shape)
-    input_centre, input_scale = _pooled(every, centres, np.where(scales == 1.0, 0.0, scales))  # 1 is that of a constant
+    input_centre, input_scale = _pooled(every, centres, scales, np.stack([_input_ends(one) for one in members]))
     gap = rows.sum() / (rows / np.array([float(one.typical_gap) for one in members])).sum()
     return tuple(_with(one, centre, scale, input_centre, input_scale, gap) for one in members)
 
 
-def _pooled(count: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of several samples together, by column; 1 in place of a zero deviation."""
+def _pooled(count: np.ndarray, mean: np.ndarray, sd: np.ndarray, between: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of several samples together, by column; 1 in place of that of a constant column.
+
+    The values lie between these, shape (samples, 2, columns), which says of which the standard deviation of 1 is none.
+    """
+    low, high = between[:, 0], between[:, 1]
     total = np.maximum(count.sum(axis=0), 1)
     centre = (count * mean).sum(axis=0) / total
-    variance = (count * (sd**2 + (mean - centre[None]) ** 2)).sum(axis=0) / total
-    return centre, np.where(variance > 0, np.sqrt(variance), 1.0)
+    variance = (count * (np.where(low < high, sd, 0.0) ** 2 + (mean - centre[None]) ** 2)).sum(axis=0) / total
+    return centre, deviation(variance, low.min(axis=0), high.max(axis=0))
 
 
 def _with(one: Any, centre: Any, scale: Any, input_centre: Any, input_scale: Any, gap: float) -> Series | LongSeries:
@@ -205,11 +221,16 @@ def _extremes(one: Series | LongSeries) -> np.ndarray:
     return np.stack([np.where(observed, values, np.inf).argmin(axis=0), np.where(observed, values, -np.inf).argmax(axis=0)])
 
 
-def _constant(one: Series | LongSeries) -> np.ndarray:
-    """Which columns do not vary: their scale of 1 is none."""
-    low, high = _extremes(one)
+def _ends(one: Series | LongSeries) -> np.ndarray:
+    """The smallest and the largest real entry of each column, shape (2, columns); ∞ and −∞ where there is none."""
+    if not isinstance(one, LongSeries):
+        return ends(np.asarray(one.values), np.asarray(one.observed))
+    found = [[one.source.read(int(row), int(row) + 1)[0][0, k] for k, row in enumerate(rows)] for rows in one.extremes]
+    return np.where(one.statistics.seen > 0, np.array(found), [[np.inf], [-np.inf]])
+
+
+def _input_ends(one: Series | LongSeries) -> np.ndarray:
+    """The same of the inputs."""
     if isinstance(one, LongSeries):
-        pairs = [[one.source.read(int(row), int(row) + 1)[0][0, k] for row in rows] for k, rows in enumerate(zip(low, high))]
-        return np.array([not a < b for a, b in pairs])
-    values, column = np.asarray(one.values), np.arange(one.columns)
-    return np.asarray(values[low, column] >= values[high, column])
+        return one.statistics.input_ends
+    return ends(np.asarray(one.inputs), np.ones(one.inputs.shape, bool))

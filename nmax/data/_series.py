@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from nmax.data._windows import check_countable
+
 
 class Series(eqx.Module):
     """Observations $y_0, ..., y_T$, row $i$ belonging to state $x_i$, and the inputs beside them.
@@ -146,7 +148,17 @@ def _moments(array: np.ndarray, real: np.ndarray) -> tuple[np.ndarray, np.ndarra
     count = np.maximum(real.sum(axis=0), 1)
     mean = np.where(real, array, 0.0).sum(axis=0, dtype=float) / count
     variance = np.where(real, (array - mean) ** 2, 0.0).sum(axis=0, dtype=float) / count
-    return mean, np.where(variance > 0, np.sqrt(variance), 1.0)
+    return mean, deviation(variance, *ends(array, real))
+
+
+def ends(array: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """The smallest and the largest real entry of each column, shape (2, columns); ∞ and −∞ where there is none."""
+    return np.stack([np.where(real, array, np.inf).min(axis=0), np.where(real, array, -np.inf).max(axis=0)])
+
+
+def deviation(variance: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Standard deviations of columns with these ends; 1 for a constant one, of whose variance rounding may leave 1e-34."""
+    return np.where((low < high) & (variance > 0), np.sqrt(variance), 1.0)
 
 
 def _floats(name: str, array: Any) -> np.ndarray:
@@ -168,6 +180,7 @@ def _floats(name: str, array: Any) -> np.ndarray:
         raise ValueError(f"`{name}` must not be empty; got shape {array.shape}.")
     if len(array) < 2:
         raise ValueError(f"`{name}` must have at least two rows, y_0 and y_1; got {len(array)}.")
+    check_countable(len(array))
     return array
 
 

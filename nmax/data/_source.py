@@ -188,6 +188,13 @@ class ParquetSource(FileSource):
         self.columns = tuple(columns or (name for name in names if name not in self.input_columns))
         if missing := [name for name in (*self.columns, *self.input_columns) if name not in names]:
             raise ValueError(f"{place} must have the columns {missing}; it has {names}.")
+        kinds = {name: self._file.schema_arrow.field(name).type for name in (*self.columns, *self.input_columns)}
+        if others := [f"`{name}` {kind}" for name, kind in kinds.items() if not _is_number(kind)]:
+            raise ValueError(
+                f"{place} must hold numbers in all columns that are read; it holds {', '.join(others)}. Name those to be "
+                "read: `nmax.source(place, columns=[...])`, or `--columns` of a command. Times are not read, since rows on "
+                "the disk must be the steps of the model."
+            )
         counts = [self._file.metadata.row_group(k).num_rows for k in range(self._file.num_row_groups)]
         self._edges = np.concatenate([[0], np.cumsum(counts)])
         self.rows = int(self._edges[-1])
@@ -218,7 +225,7 @@ def source(place: str | os.PathLike[str], **options: Any) -> Source:
     Args:
         place: the file or folder. Rows are steps of the model's grid; NaN marks what is missing.
         options: `inputs`, how many of the last columns of a `.npy` file are inputs, or their names in a Parquet file;
-            `columns`, names of the observed columns of a Parquet file.
+            `columns`, names of the observed columns of a Parquet file, by default all others, which must be numbers.
     """
     path = Path(place)
     kinds = {".npy": ArraySource, ".parquet": ParquetSource, ".zarr": ZarrSource}
@@ -231,6 +238,13 @@ def source(place: str | os.PathLike[str], **options: Any) -> Source:
 
 def _stamp_of(found: os.stat_result) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _is_number(kind: Any) -> bool:
+    """Of a column of Arrow: dates and texts of digits would become numbers without a word."""
+    from pyarrow import types
+
+    return any(holds(kind) for holds in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
 
 
 def _names(letter: str, array: Any) -> tuple[str, ...]:

@@ -12,6 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+MOST = 2**30  # rows: the sum of two numbers of steps is still a number of 32 bits
+
+
+def check_countable(rows: int) -> None:
+    """Refuse more rows, of all series together, than windows can be counted over."""
+    if rows > MOST:
+        raise ValueError(
+            f"`y` must have at most 2^30 = {MOST:,} rows, of all series together; got {rows:,}. Fit a part of them, or take "
+            "longer steps."
+        )
+
 
 class Window(eqx.Module):
     """The steps `start, ..., start + size - 1`, a subset of 1..T, on the device or on the host; or several such.

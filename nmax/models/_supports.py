@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -35,8 +36,13 @@ def check_transition_support(model: AbstractModel, transition: dist.Distribution
             )
 
 
-def check_data_in_support(model: AbstractModel, observation: dist.Distribution, series: Series) -> None:
-    """Refuse data that an observation distribution with a fixed support cannot produce."""
+def check_data_in_support(
+    model: AbstractModel, observation: dist.Distribution, series: Series, rows: Sequence[str] = ()
+) -> None:
+    """Refuse data that an observation distribution with a fixed support cannot produce.
+
+    Where the series is some rows of a longer one, or of several, `rows` is what the refusal calls them.
+    """
     base = _base(observation.support)
     words = _in_words(base)
     if words is None:
@@ -47,10 +53,16 @@ def check_data_in_support(model: AbstractModel, observation: dist.Distribution, 
     bad = observed & ~np.asarray(base(values))
     if bad.any():
         row, column = (int(where[0]) for where in bad.nonzero())
+        found = {name for name, one in zip(rows, bad.any(axis=1), strict=True) if one} if rows else ()
         raise ValueError(
-            f"`y` must lie in the support of `observation`: {type(_plain(observation)).__name__} is for {words}, and row "
-            f"{row} of column {columns[column]} holds {values[row, column]:g} ({int(bad.sum())} such in all). Take another "
-            "distribution, transform the data, or set them to NaN."
+            f"`y` must lie in the support of `observation`: {type(_plain(observation)).__name__} is for {words}, and column "
+            f"{columns[column]} holds {values[row, column]:g} at {rows[row] if rows else f'row {row}'} "
+            + (
+                f"({len(found)} of {len(set(rows))} rows looked at have such). "
+                if rows
+                else f"({int(bad.sum())} such in all). "
+            )
+            + "Take another distribution, transform the data, or set them to NaN."
         )
 
 
