@@ -160,11 +160,10 @@ def save_check(check: Any, folder: Path) -> None:
 
 
 def save_results(posterior: Any, folder: Path, *, draws: int = 1_000) -> None:
-    """Draws of θ and, where the series is short, of the path, with the data, by the ArviZ schema as netCDF."""
+    """Draws of θ and, of one series that is short, of the path, with the data, by the ArviZ schema as netCDF."""
     from nmax.export import small_tree  # only here, since xarray takes a while to import
 
-    several = isinstance(posterior.series, ManySeries)  # whose paths are asked for one by one
-    if several or posterior.series.length * posterior.model.state_size > SHORT:
+    if isinstance(posterior.series, ManySeries) or posterior.series.length * posterior.model.state_size > SHORT:
         tree = small_tree(posterior, draws=draws)
     else:
         tree = posterior.to_datatree(draws=draws, paths=PATHS)

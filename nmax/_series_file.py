@@ -112,8 +112,8 @@ def _source(facts: Mapping[str, Any], folder: Path) -> Source:
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"The series of {folder} must be where it was, in {facts['place']}; it is gone. Put it back, or pass it from "
-            "its new place: `nmax.load(folder, model, nmax.source(...))`. `nmax.resume(folder, model, nmax.source(...))`, or "
-            "the call or command that fitted it, with the new place, also writes down where it is now."
+            "its new place: `nmax.load(folder, model, nmax.source(...))`. `nmax.resume` with the same, or the call or "
+            "command that fitted it with the new place, also writes down where it is now."
         ) from error
 
 

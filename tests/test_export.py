@@ -1,5 +1,6 @@
 """Exports: groups, axes, names and times as they should be, files that read back, long paths piece by piece."""
 
+import copy
 import dataclasses
 
 import jax
@@ -47,6 +48,12 @@ def chains(fitted):
 def tree(fitted):
     ahead = fitted.forecast(5, 20, inputs=np.ones((5, 1)), key=jr.key(1))
     return fitted.to_datatree(draws=200, paths=20, forecast=ahead, key=jr.key(1))
+
+
+def test_notes_of_the_table_which_a_fit_repeats_are_there_once(fitted):
+    fit = copy.copy(fitted)
+    fit.notes = (*fit.table.notes, "moved")
+    assert groups.facts(fit)["notes"] == ["put on a grid", "moved"]
 
 
 def test_groups_axes_and_coordinates_are_those_of_the_schema(fitted, tree):

@@ -9,12 +9,14 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import xarray as xr
 from helpers import random_walk
 from test_objective import build
 
 import nmax
 from nmax._noise import noise
 from nmax._objective import draw_elbo, start_term, window_elbo
+from nmax._run_folder import save_results
 from nmax._scores import Scores
 from nmax.data import LongSeries, ManySeries, Tables, Windows, make_series, source, statistics_of, windows_over
 from nmax.guides import stretches
@@ -444,6 +446,15 @@ def test_a_run_folder_holds_all_series_and_refuses_others(fitted):
         nmax.fit(MODEL, each[:4], **options)
     with pytest.raises(ValueError, match="data.series"):
         nmax.fit(MODEL, each[0], **options)
+
+
+def test_results_hold_theta_of_all_series_and_no_paths(fitted, tmp_path):
+    each, _, fit = fitted
+    save_results(fit, tmp_path, draws=20)
+    with xr.open_datatree(tmp_path / "posterior.nc", engine="h5netcdf") as tree:
+        assert tree["posterior"]["noise"].sizes["draw"] == 20
+        assert "posterior_paths" not in tree
+        assert tree.attrs["steps"] == sum(len(y) - 1 for y in each)
 
 
 def test_from_the_disk_as_in_memory(fitted, tmp_path):

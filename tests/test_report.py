@@ -22,6 +22,7 @@ from nmax.data import _source_rows
 from nmax.report import _bands, _stretches, _subject, _write
 from nmax.report._bands import Painter, points
 from nmax.report._density import marginals, smooth
+from nmax.report._details_section import details_section
 from nmax.report._parameters_section import parameters_section, prior_name
 from nmax.report._path_section import path_section
 from nmax.report._prediction_section import autocorrelation, prediction_section
@@ -299,6 +300,12 @@ def test_correlations_stay_within_stretches():
     assert autocorrelation(broken, scores, 3)[1].tolist() == [398, 396, 394]
     holes = np.where(np.arange(400) % 2, np.nan, scores)
     assert autocorrelation(np.arange(400), holes, 1)[1].tolist() == [199]  # by observations, not by rows
+
+
+def test_notes_of_the_table_which_a_fit_repeats_are_there_once(fit):
+    one = copy.copy(fit)
+    one.table, one.notes = dataclasses.replace(fit.table, notes=("put on a grid",)), ("put on a grid", *fit.notes)
+    assert str(details_section(Subject(one, jr.key(0)), None, None).body).count("ut on a grid") == 1
 
 
 def test_rows_on_a_disk_are_read_in_stretches_and_make_the_same_page(fit, tmp_path, monkeypatch):

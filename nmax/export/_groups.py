@@ -105,7 +105,7 @@ def facts(posterior: Any) -> dict[str, Any]:
         "inference_library_version": version("nmax"),
         "model": type(posterior.model).__name__,
         "sampling_time": float(posterior.seconds),
-        "steps": int(posterior.series.length),
+        "steps": int(sum(posterior.series.lengths)),
     }
     if hasattr(posterior, "reason"):
         known |= {"reason": posterior.reason, "converged": str(bool(posterior.converged))}
@@ -113,7 +113,7 @@ def facts(posterior: Any) -> dict[str, Any]:
         known["verdict"] = "not checked" if checked is None else checked.verdict
     else:
         known["warnings"] = list(posterior.warnings())
-    notes = [*posterior.notes, *posterior.table.notes]
+    notes = list(dict.fromkeys([*posterior.table.notes, *posterior.notes]))  # a fit's own begin with those of the table
     return {name: value for name, value in {**known, "notes": notes}.items() if not isinstance(value, list) or value}
 
 

@@ -52,18 +52,21 @@ def check_data_in_support(
     values, observed = np.asarray(series.values)[:, columns], np.asarray(series.observed)[:, columns]
     bad = observed & ~np.asarray(base(values))
     if bad.any():
-        row, column = (int(where[0]) for where in bad.nonzero())
-        found = {name for name, one in zip(rows, bad.any(axis=1), strict=True) if one} if rows else ()
+        row, column = (int(axis[0]) for axis in bad.nonzero())
+        where = rows[row] if rows else f"row {row}"
         raise ValueError(
             f"`y` must lie in the support of `observation`: {type(_plain(observation)).__name__} is for {words}, and column "
-            f"{columns[column]} holds {values[row, column]:g} at {rows[row] if rows else f'row {row}'} "
-            + (
-                f"({len(found)} of {len(set(rows))} rows looked at have such). "
-                if rows
-                else f"({int(bad.sum())} such in all). "
-            )
-            + "Take another distribution, transform the data, or set them to NaN."
+            f"{columns[column]} holds {values[row, column]:g} at {where} ({_how_many(bad, rows)}). "
+            "Take another distribution, transform the data, or set them to NaN."
         )
+
+
+def _how_many(bad: np.ndarray, rows: Sequence[str]) -> str:
+    """How many entries are such; where only some rows were looked at, how many of those."""
+    if not rows:
+        return f"{int(bad.sum())} such in all"
+    found = {rows[int(k)] for k in np.flatnonzero(bad.any(axis=1))}
+    return f"{len(found)} of {len(set(rows))} rows looked at have such"
 
 
 def _in_words(support: Any) -> str | None:

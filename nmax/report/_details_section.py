@@ -24,7 +24,7 @@ MOST_RIVALS, MOST_SETTINGS = 20, 200
 def details_section(subject: Subject, settings: Mapping[str, Any] | None, reproduce: str | None) -> Section:
     """All that is needed to judge the page, and to make it again."""
     posterior = subject.posterior
-    notes = [*subject.table.notes, *posterior.notes]
+    notes = list(dict.fromkeys([*subject.table.notes, *posterior.notes]))  # a fit's own begin with those of the table
     body = joined(
         _titled("Notes", bullets(map(sentence, notes))) if notes else None,
         _rivals(posterior) if isinstance(posterior, Posterior) else None,
