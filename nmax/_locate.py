@@ -85,7 +85,7 @@ def locate(
     if weighted > 1 and long:
         modes[0] = sharpened(scores, PriorDensity(model.parameters), modes[0], weighted, key=mode_key)
     calls = SETTLE if long or weighted == 1 else _calls(guide.theta_flow.size, scores.windows)
-    best, settled = settled_modes(scores, modes, calls, weighted, within=settings.rivals, key=settle_key)
+    best, settled = settled_modes(scores, modes, calls, weighted, settings, key=settle_key)
     layers = settings.layers if settings.layers is not None else (LAYERS if falls_short and not long else 0)
     guide = settings.with_layers(best.scores.guide, layers, series, key=build_key)
     own, (flow, history, refused, *_) = guide.block > series.length or scores.windows.count == 1, best.settlement
@@ -103,18 +103,20 @@ class Settled(NamedTuple):
 
 
 def settled_modes(
-    scores: Scores, found: list[Mode], calls: int, weighted: int, *, within: float, key: PRNGKeyArray
+    scores: Scores, found: list[Mode], calls: int, weighted: int, settings: LookaheadGuide, *, key: PRNGKeyArray
 ) -> tuple[Settled, tuple[Mode, ...]]:
     """q(θ) at the best mode, and all modes with that one first: by the ELBO, where there are rivals.
 
-    Rivals further than `within` below the first by Laplace's approximation are left without an ELBO.
+    Rivals further than `settings.rivals` below the first by Laplace's approximation are left without an ELBO.
     """
-    near = found[:1] + [m for m in found[1:] if m.log_evidence > found[0].log_evidence - within][:MOST_RIVALS]
+    least = found[0].log_evidence - settings.rivals
+    near = found[:1] + [m for m in found[1:] if m.log_evidence > least][:MOST_RIVALS]
     settled = []
     for mode in near:
         own = scores.around(mode.theta, key=key)
         effort = calls if mode is found[0] else calls // 2  # a rival need only be compared
-        settlement = settle(own, scores.guide.theta_flow, mode, effort, weighted=weighted, key=key)
+        options = {"weighted": weighted, "rounds": settings.rounds}
+        settlement = settle(own, scores.guide.theta_flow, mode, effort, **options, key=key)
         if len(near) > 1:
             mean, error = bound(own, settlement.flow, mode, key=key)
             mode = mode._replace(elbo=mean, elbo_standard_error=error)

@@ -69,15 +69,24 @@ class Settlement(NamedTuple):
         )
 
 
-def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted: int = 1, key: PRNGKeyArray) -> Settlement:
+def settle(
+    scores: Scores,
+    flow: ThetaFlow,
+    mode: Mode,
+    steps: int,
+    *,
+    weighted: int = 1,
+    rounds: int = len(WIDTHS),
+    key: PRNGKeyArray,
+) -> Settlement:
     r"""Maximise the ELBO over q(θ), with x drawn by the look-ahead.
 
     For a Gaussian $q(\vartheta)$ with mean $m$ and covariance $LL^\top$ the natural gradient vanishes where
     $E[L^\top g] = 0$ and $E[L^\top g u^\top] = -I$, $g$ being the gradient of the log posterior density at $\vartheta = m +
     Lu$: where the linear part of $g$, regressed on $u$, says so. Gradients cost a scan over a window each, so they are
-    kept, and a surface is put through all of them; q(θ), autoregressive part and all, is fitted to that at leisure. Three
-    rounds, and some more while it still moves: draws from the mode's Gaussian, somewhat wider, then from the q(θ) that the
-    last round gave, in whose mean and covariance the surface is centred and scaled anew. Where the new q(θ) has a lower
+    kept, and a surface is put through all of them; q(θ), autoregressive part and all, is fitted to that at leisure. So
+    many rounds, and some more while it still moves: draws from the mode's Gaussian, somewhat wider, then from the q(θ) that
+    the last round gave, in whose mean and covariance the surface is centred and scaled anew. Where the new q(θ) has a lower
     bound than the last one's, a quadratic surface is tried; if that does no better, the round is not believed, and is the
     last.
 
@@ -90,9 +99,10 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
         scores: of the windows.
         flow: the shape of q(θ).
         mode: where to begin.
-        steps: calls of the scores, `LANES` draws each, beside those that check a round.
+        steps: calls of the scores in three rounds, `LANES` draws each, beside those that check a round.
         weighted: draws of x that are weighted against each other at each θ (`Scores.weighted`). With more than one, q(θ)
             maximises a tighter bound than the ELBO, in which q(x | θ) counts for less.
+        rounds: at least, before it can count as at rest.
         key: random key.
 
     The parts of the bound are, in the first round, those at draws wider than q.
@@ -124,7 +134,7 @@ def settle(scores: Scores, flow: ThetaFlow, mode: Mode, steps: int, *, weighted:
         if refused:
             break  # the q(θ) that the draws came from is kept
         settled, last = found, now
-        if k + 1 >= len(WIDTHS) and moved.slight and gain.slight:
+        if k + 1 >= rounds and moved.slight and gain.slight:
             break
         centre, root = _moments(settled, key=fit_key)
     return Settlement(settled, History(*np.concatenate(records).T), refused, moved, gain, len(records))

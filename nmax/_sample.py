@@ -31,7 +31,7 @@ from nmax.models import AbstractModel
 
 LONG = 10_000  # steps beyond which the time is estimated before anything starts
 USUAL_GRADIENTS = 7  # a draw
-QUICK = LookaheadGuide(weighted=1, layers=0, rivals=10.0)  # what weighted draws would mend, the chains mend as well
+QUICK = LookaheadGuide(weighted=1, layers=0, rivals=6.0, rounds=1)  # what more would mend, the chains mend as well
 
 
 @names_its_options

@@ -48,6 +48,7 @@ class LookaheadGuide:
         theta_depth: hidden layers of their networks.
         starts: rival starts of θ that are climbed from; 1 takes the best of the prior's draws alone.
         rivals: nats of posterior mass, by Laplace's approximation, within which a rival mode is compared by the ELBO.
+        rounds: of gradients in which q(θ) settles on a series of few windows, at least; there are more while it still moves.
     """
 
     layers: int | None = None
@@ -64,9 +65,10 @@ class LookaheadGuide:
     theta_depth: int = 1
     starts: int = 8
     rivals: float = 40.0
+    rounds: int = 3
 
     def __post_init__(self):
-        for name in ("length", "width", "iterations", "theta_width", "theta_depth", "starts"):
+        for name in ("length", "width", "iterations", "theta_width", "theta_depth", "starts", "rounds"):
             check_count(name, getattr(self, name))
         check_positive("rivals", self.rivals)
         for name in ("block", "weighted"):
