@@ -277,6 +277,7 @@ with _stop.heeded(lambda number: f"ended by {number}"):
         with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=-1, stderr=-1, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()
+            time.sleep(1.0)  # from the line to the call that does not look up
             process.send_signal(number)
             said = process.communicate(timeout=60)[1]
         assert process.returncode == 128 + number

@@ -146,7 +146,7 @@ def _part(options: argparse.Namespace) -> None:
 
 def _told(options: argparse.Namespace, folder: Path, posterior: Any) -> int:
     """Check what was fitted, write the results, and say what came of it."""
-    from nmax import ManyPosterior
+    from nmax._many import ManyPosterior
     from nmax._run_folder import read_run, save_check, save_results
 
     if read_run(folder)["status"] != FINISHED:  # there was a warning with the reason
