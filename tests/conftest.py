@@ -14,6 +14,14 @@ CHECKED = ["data", "features", "flows", "_first_guess", "_noise", "_objective", 
 install_import_hook([f"nmax.{name}" for name in CHECKED], "beartype.beartype").__enter__()  # for the whole run
 
 
+@pytest.fixture(autouse=True, scope="session")
+def caches_of_their_own(tmp_path_factory):
+    """Commands that tests start keep what they compile here, not in the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("caches")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def compile_quickly(request):
     """Most tests run little and compile much: they leave the compiler's optimisations out, except those that train long."""

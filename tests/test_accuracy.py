@@ -113,7 +113,7 @@ def test_linear_gaussian_elbo_is_below_the_evidence_and_close_to_it():
     assert abs((x.std(axis=0)[1:] / sd).mean() - 1) < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_four_models_of_the_paper_train_with_its_guide():
     """Not their posteriors, which take longer, but that each one's bound rises by hundreds of nats and stays finite."""
     cases = {

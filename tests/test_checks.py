@@ -117,7 +117,7 @@ def test_a_good_fit_is_trusted_and_says_so_in_its_summary(fit):
     assert "verdict: trust" in str(fit.summary())
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_parameter_that_does_nothing_is_not_trusted():
     prior = {**MODEL.prior, "spare": dist.Normal(0.0, 1.0)}
     model = dataclasses.replace(MODEL, prior=prior)

@@ -282,3 +282,27 @@ with _stop.heeded(lambda number: f"ended by {number}"):
             said = process.communicate(timeout=60)[1]
         assert process.returncode == 128 + number
         assert f"ended by {int(number)}" in said
+
+
+def test_compiled_programs_are_kept_and_damaged_or_unwritable_caches_are_no_trouble(here, tmp_path):
+    def simulated(caches):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(caches)}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+        command = [sys.executable, "-m", "nmax", "simulate", "model.py", "--steps", "30", "--out", str(tmp_path / "y.csv")]
+        done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        text = (tmp_path / "y.csv").read_text(encoding="utf-8")
+        (tmp_path / "y.csv").unlink()
+        return text, {file: file.stat().st_size for file in Path(caches).rglob("*") if file.is_file()}
+
+    first, kept = simulated(tmp_path / "caches")
+    assert kept
+    for file in kept:
+        file.write_bytes(file.read_bytes()[:20])
+    old = next(iter(kept)).with_name("old")
+    old.touch()
+    os.utime(old, (0, 0))
+    assert simulated(tmp_path / "caches") == (first, dict.fromkeys(kept, 20))
+    (tmp_path / "file").touch()
+    again, none = simulated(tmp_path / "file" / "no-folder")
+    assert (again, none) == (first, {})

@@ -191,9 +191,10 @@ def test_the_balance_of_every_series_is_zero_and_nothing_lies_beyond_its_end(kin
     theta = guide.model.parameters.constrain(guide.theta(jnp.zeros(2))[0])
     z = noise(key, -guide.reach.left, 40 + sum(guide.reach), len(guide.drawn))
     rows = series.views(np.full(3, -guide.rows_around(40)[0]), guide.rows_around(40)[1], range(3))
+    path = eqx.filter_jit(lambda guide, *rest: guide.path(*rest))
     for k, one in enumerate(series.members):
         lane = jax.tree.map(lambda a, k=k: a[k], rows)
-        mine, alone = (guide.path(theta, jnp.zeros(2), z, s, jnp.int32(0)) for s in (lane, one))
+        mine, alone = (path(guide, theta, jnp.zeros(2), z, s, jnp.int32(0)) for s in (lane, one))
         np.testing.assert_allclose(mine.x, alone.x, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(mine.log_q, alone.log_q, rtol=1e-5, atol=1e-5)
         index = np.arange(40)
@@ -320,6 +321,7 @@ def test_the_posterior_is_that_of_all_series_together(fitted):
     assert abs(found.mean - evidence) < 4 * np.hypot(error, found.standard_error)
 
 
+@pytest.mark.extra
 def test_one_series_of_a_list_is_the_series(fitted):
     """Another T compiles another program, so to rounding."""
     y = fitted[0][2]

@@ -50,7 +50,7 @@ def test_statistics_of_some_columns_are_not_those_of_others(tmp_path):
         nmax.fit(MODEL, [source(file, columns=["b"]), source(file, columns=["a"])], **run)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_check_and_evidence_are_those_of_the_series_in_memory(both, monkeypatch):
     in_memory, on_disk, _ = both
     one, other = (fit.evidence(error=0.1, key=jr.key(1)) for fit in (in_memory, on_disk))

@@ -399,6 +399,7 @@ def test_states_that_could_not_be_read_do_not_outlive_those_of_the_training_begu
     assert keeper.read() is not None
 
 
+@pytest.mark.extra
 def test_neural_layers_of_the_look_ahead_are_kept_too(tmp_path, monkeypatch):
     model, y = nmax.models.ar1(), data(60)
     options = {"guide": nmax.LookaheadGuide(layers=1, length=3, width=16, theta_layers=1), "steps": 200, "draws": 2}

@@ -14,6 +14,7 @@ from nmax._claim import RunInUseError
 from nmax._finite import NoPosteriorError
 from nmax._train import DivergedError
 from nmax.cli import _check, _fit, _forecast, _info, _new, _report, _reproduce, _sample, _simulate
+from nmax.cli._compiled import keep_compiled
 from nmax.cli._output import InputError
 from nmax.cli._stop import Terminated, heeded, leave
 
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in COMMANDS:
         command.add(commands)
     options = parser.parse_args(arguments)
+    if arguments is None:  # as a program, not within somebody else's
+        keep_compiled()
     options.resumable = None  # a command that can be taken up again says how
     shown, warnings.showwarning = warnings.showwarning, _warned
     try:
