@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from nmax._give_back import give_back
 from nmax._prior_density import PriorDensity
 from nmax._progress import Meter
 from nmax._scores import Scores
-from nmax._start import Mode, modes, newton
+from nmax._start import PASSES, SAMPLE, Mode, by_mass, modes, newton
 from nmax.data import ManySeries, Series, Windows, windows_over
 from nmax.guides import LookaheadGuide, LookaheadSampler, stretches
 from nmax.lookahead import Dynamics, around, linearised, look_ahead, memory
@@ -55,14 +56,19 @@ def find(
     meter.phase("compile, then climb from several starts")
     guide = bare(settings, model, series, centre, width=width, key=build_key)
     scores = Scores(guide, series, partition(guide, series, width))
-    found = modes(scores, np.asarray(centre, np.float64), settings.starts, key=key)
+    long = scores.windows.count > 2 * SAMPLE  # the whole is passed over once blocks and buffers are chosen
+    found = modes(scores, np.asarray(centre, np.float64), settings.starts, whole=not long, key=key)
+    give_back()
     needed = forgetting(guide, series, found[0]) if guide.block <= series.length else 0
-    if needed > guide.buffer and settings.buffer is None:
+    give_back()
+    longer = needed > guide.buffer and settings.buffer is None
+    if longer:
         block, buffer = settings.extent(series, needed)
         guide = dataclasses.replace(guide, block=block, buffer=buffer)
         scores = Scores(guide, series, partition(guide, series, width))
+    if longer or long:
         prior = PriorDensity(model.parameters)
-        found = [newton(scores, prior, mode.theta, 2, key=key) for mode in found]
+        found = by_mass([newton(scores, prior, mode.theta, PASSES if long else 2, key=key) for mode in found])
     return Found(scores.around(found[0].theta, key=key), tuple(found), needed)
 
 

@@ -21,6 +21,7 @@ from nmax._claim import Claim
 from nmax._convergence import Converged, with_theta_settled
 from nmax._find import Found
 from nmax._finite import NOT_FOUND, NoPosteriorError, check_finite
+from nmax._give_back import give_back
 from nmax._guide_file import guide_arrays, guide_from, guide_recipe
 from nmax._load import load
 from nmax._locate import Located, described, locate, relocate, training_windows
@@ -152,6 +153,7 @@ def _fitted(
         windows, outcome, *found = method(asked, model, series, width, meter, watch, keeper)
     except np.linalg.LinAlgError as error:
         raise NoPosteriorError(f"{NOT_FOUND} (linear algebra: {error})") from error
+    give_back()
     posterior = posterior_of(model, table, series, windows, outcome, asked, time.perf_counter() - begun, *found)
     posterior.notes = (*table.notes, *posterior.notes)
     check_finite(posterior)

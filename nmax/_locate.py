@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from nmax._convergence import Convergence
 from nmax._find import CUT_NATS, Found, find
+from nmax._give_back import give_back
 from nmax._natural import Settlement, bound, many, settle
 from nmax._prior_density import PriorDensity
 from nmax._progress import Meter
@@ -78,6 +79,7 @@ def locate(
     found = kept(lambda: find(settings, model, series, centre, **where))
     scores, modes, needed = found.scores, list(found.modes), found.needed
     guide = scores.guide
+    give_back()
     meter.phase("settle q(θ)")
     gap = shortfall(scores, modes[0], key=gap_key)
     long, falls_short = many(scores.windows), gap > SHORTFALL

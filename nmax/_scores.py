@@ -19,6 +19,8 @@ from nmax.guides import LookaheadSampler, stretches
 from nmax.lookahead import Reference
 
 LANES = 24  # windows a call
+PARTS = 4  # of a value
+TOGETHER = 1_024 * LANES  # windows whose draws are weighted at a time
 
 
 class Scores:
@@ -63,15 +65,15 @@ class Scores:
     def parts(self, theta, number, *, key, noise=None) -> tuple[np.ndarray, np.ndarray]:
         """The same, with values as columns: dynamics, data, entropy, balance."""
         noise = np.arange(len(number)) if noise is None else noise
-        values, gradients = [], []
         batches = [slice(start, start + LANES) for start in range(0, len(number), LANES)]
         if (together := processes()) is not None and len(batches) > 1:
             return self._parts_together(together, batches, theta, number, noise, key)
+        values, gradients = np.empty((len(number), PARTS)), np.empty(theta.shape)
         for part, rows in zip(batches, read_ahead(lambda part: self._rows(number[part]), batches), strict=True):
             value, gradient, _ = self._call(theta[part], number[part], noise[part], key, rows)
-            values.append(np.asarray(value, np.float64)[: len(number[part])])
-            gradients.append(np.asarray(gradient, np.float64)[: len(number[part])])
-        return np.concatenate(values), np.concatenate(gradients)
+            count = len(number[part])
+            values[part], gradients[part] = np.asarray(value)[:count], np.asarray(gradient)[:count]
+        return values, gradients
 
     def _parts_together(self, together: Processes, batches, theta, number, noise, key) -> tuple[np.ndarray, np.ndarray]:
         """The same, each process doing every n-th batch: the very numbers that one process would find."""
@@ -123,12 +125,16 @@ class Scores:
         r"""$\log \frac1K \sum_k e^{\ell_{B,k}}$ over K draws of a window at one θ, and its gradient.
 
         A path in a window is weighted by how likely the model finds it against q: what the guide's shape leaves of bias in
-        the score shrinks like 1/K.
+        the score shrinks like 1/K. Only as many draws are kept at a time as memory that does not grow with T allows.
         """
-        lanes = np.repeat(number, draws)
-        parts, gradient = self.parts(np.tile(theta, (len(lanes), 1)), lanes, key=key)
-        value, gradient, _ = log_mean(parts, gradient, draws)
-        return value, gradient
+        values, means = np.empty(len(number)), np.empty((len(number), len(theta)))
+        for start in range(0, len(number), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            lanes = np.repeat(number[part], draws)
+            own = np.broadcast_to(theta, (len(lanes), len(theta)))
+            parts, gradient = self.parts(own, lanes, key=key, noise=start * draws + np.arange(len(lanes)))
+            values[part], means[part], _ = log_mean(parts, gradient, draws)
+        return values, means
 
     def spread(self, count: int, rng: np.random.Generator) -> Int[np.ndarray, " lane"]:
         """`count` windows spread over the series, or all of them and again where there are fewer."""

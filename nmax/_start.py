@@ -25,7 +25,7 @@ OTHERS = 3  # starts of such a search that are gone on with
 DIP = 1.0  # nats by which the density must fall between two modes
 APART = 0.3  # what lies between the ends of climbs to rival modes, at least, in unconstrained units
 HOPELESS = 100.0  # nats below the best end at which another is not gone on with
-SAMPLE = 240  # windows of the first Newton steps on a long series
+SAMPLE, FINER = 240, 16  # windows of the first Newton steps on a long series, and how many times as many the next ones see
 TRUST = 4.0  # longest Newton step, in standard deviations
 WIDEST = 0.1  # first width of differences, in unconstrained units, at the most
 NEAR = 0.2  # a step that is not worth another pass
@@ -60,33 +60,40 @@ class Mode(NamedTuple):
     left: Float[np.ndarray, " param"] | float = float("nan")
 
 
-def modes(scores: Scores, centre: np.ndarray, starts: int, *, key: PRNGKeyArray) -> list[Mode]:
+def modes(scores: Scores, centre: np.ndarray, starts: int, *, whole: bool = True, key: PRNGKeyArray) -> list[Mode]:
     """The modes of the posterior that climbs from several starts end in, the one with most mass first.
 
     On a series of few windows, whose posterior may well have rival modes, Newton's method is then begun at some points
     around the best mode, too. A climb may use a rougher reference path than the rest: far from the data it does not
-    settle anyway.
+    settle anyway. Unless `whole`, modes of a long series are those of a sample of its windows.
     """
     prior = PriorDensity(scores.guide.model.parameters)
     climb_key, around_key, newton_key = jr.split(key, 3)
     rough = Scores(eqx.tree_at(lambda g: g.iterations, scores.guide, jnp.int32(ROUGH)), scores.series, scores.windows)
-    found = _settled_ends(scores, prior, climb(rough, prior, centre, starts, key=climb_key), [], key=newton_key)
+    found = _settled_ends(scores, prior, climb(rough, prior, centre, starts, key=climb_key), [], whole, key=newton_key)
     if starts > 1 and scores.windows.count < SHORT * prior.size:
         others = others_around(rough, prior, found[0].theta, key=around_key)
-        found = _settled_ends(scores, prior, others, found, key=newton_key)
+        found = _settled_ends(scores, prior, others, found, whole, key=newton_key)
     return found
 
 
-def _settled_ends(scores: Scores, prior: PriorDensity, ends: list[np.ndarray], found: list[Mode], *, key) -> list[Mode]:
+def _settled_ends(
+    scores: Scores, prior: PriorDensity, ends: list[np.ndarray], found: list[Mode], whole: bool, *, key: PRNGKeyArray
+) -> list[Mode]:
     """Newton's method from the ends of climbs; modes found before are not found again. The one with most mass first."""
     found = list(found)
     for theta in ends:
         if not any(_same(theta, mode) for mode in found):
             near = scores.around(theta, key=key)
-            mode = newton(near, prior, theta, PASSES, key=key)
+            mode = newton(near, prior, theta, PASSES, whole=whole, key=key)
             new = not any(_same(mode.theta, other) or _joined(near, prior, mode, other, key=key) for other in found)
             if new and (mode.arrived or not found):
                 found.append(mode)
+    return by_mass(found)
+
+
+def by_mass(found: list[Mode]) -> list[Mode]:
+    """The mode with most mass first; those that Newton's steps did not arrive at last."""
     return sorted(found, key=lambda mode: (not mode.arrived, -mode.log_evidence))
 
 
@@ -175,14 +182,19 @@ def _adam(scores: Scores, prior: PriorDensity, points: np.ndarray, steps: int, f
     return points
 
 
-def newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, *, key: PRNGKeyArray) -> Mode:
+def newton(
+    scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, *, whole: bool = True, key: PRNGKeyArray
+) -> Mode:
     r"""Newton's steps $\vartheta \mathrel{+}= F^{-1} \sum_B \nabla \ell_B$ from passes over the series.
 
     The information F is the covariance of the windows' scores times their number: nothing beside the pass itself is
     needed. With few windows it is the curvature instead, by differences of the score with the noise held fixed. A step
     is cut to `TRUST` standard deviations, and halved as long as the same noise finds it to lead down.
+
+    A long series is begun with a sample of its windows, and gone on with ever larger ones, so that few passes see all of
+    it; unless `whole`, none does.
     """
-    for sample in (SAMPLE, None) if scores.windows.count > 2 * SAMPLE else (None,):
+    for sample in _samples(scores.windows.count, whole):
         here = _newton(scores, prior, theta, most, sample, key=key)
         theta = here.theta
     step = here.covariance @ here.slope
@@ -190,6 +202,14 @@ def newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, *,
     arrived = bool(step @ here.slope < 1.0)
     left = step / np.sqrt(np.diagonal(here.covariance))
     return Mode(here.theta, here.covariance, float(log_evidence), here.scores, arrived, left=left)
+
+
+def _samples(count: int, whole: bool) -> list[int | None]:
+    """How many of the windows successive rounds of Newton steps see, all of them in the last one."""
+    few, sample = [], SAMPLE
+    while count > 2 * sample:
+        few, sample = [*few, sample], FINER * sample
+    return [*few, None] if whole or not few else few[:1]
 
 
 def sharpened(scores: Scores, prior: PriorDensity, mode: Mode, draws: int, *, key: PRNGKeyArray) -> Mode:
@@ -241,7 +261,7 @@ def _passed(
     count = len(every)
     short = count < SHORT * prior.size
     number = np.tile(every, max(1, -(-LEAST // count)) if short else 1)
-    value, gradient = scores(np.tile(theta, (len(number), 1)), number, key=key)
+    value, gradient = scores(np.broadcast_to(theta, (len(number), len(theta))), number, key=key)
     times = len(number) / count
     slope = gradient.sum(axis=0) / times + prior.gradient(theta[None])[0]
     if short:

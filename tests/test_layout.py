@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "nmax"
 LAYERS = [
-    {"_types", "_check", "_noise", "_small", "_iterates", "_store", "_trees", "_processes", "_lock"},
+    {"_types", "_check", "_noise", "_small", "_iterates", "_store", "_trees", "_processes", "_lock", "_give_back"},
     {"data", "flows", "_checkpoint", "_claim"},
     {"models", "features"},
     {"_first_guess", "reference"},
