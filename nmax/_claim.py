@@ -73,6 +73,17 @@ class Claim:
                 file.write_text(f"process {os.getpid()} on {platform.node()}, since {_now()}\n", encoding="utf-8")
 
 
+def in_use(folder: Path) -> bool:
+    """Whether some process is fitting in a run folder right now, as far as the system can tell."""
+    try:
+        with locked(folder / LOCK, wait=False):
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
 def _owner(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8").strip() or "another process"

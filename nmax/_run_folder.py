@@ -155,8 +155,10 @@ def _save(posterior: Any, folder: Path) -> None:
 
 
 def save_check(check: Any, folder: Path) -> None:
-    """Keep an `nmax.Check` with the run."""
+    """Keep an `nmax.Check` with the run, and what it says with its summary."""
     write_json(folder / CHECK, {"verdict": check.verdict, **dataclasses.asdict(check)})
+    if (folder / SUMMARY).exists():
+        write_json(folder / SUMMARY, read_json(folder / SUMMARY) | {"verdict": str(check)})
 
 
 def save_results(posterior: Any, folder: Path, *, draws: int = 1_000) -> None:

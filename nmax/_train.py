@@ -86,7 +86,7 @@ def train(
         meter.update(log.steps, _mean_of_finite(log.elbo[-CHUNK:]), "fit")
     try:
         _go_on(log, meter, watch, keeper)
-        return log.outcome(f"did the {until} steps asked for" if isinstance(until, int) else None)
+        return log.outcome(f"did all {until} steps" if isinstance(until, int) else None)
     except jax.errors.JaxRuntimeError as error:
         if training.together is None:
             raise

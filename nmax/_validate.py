@@ -17,6 +17,7 @@ from nmax.data import Series
 from nmax.models import AbstractModel, log_prob_of_rows
 from nmax.models._mean_and_sd import mean_and_sd
 from nmax.models._observe import separable
+from nmax.models._own_functions import own_functions
 from nmax.models._supports import check_data_in_support, check_transition_support
 
 PRIOR_DRAWS = 100
@@ -39,9 +40,10 @@ def check_model(model: Any, series: Series, rows: Sequence[str] = ()) -> None:
         )
     model.parameters  # refuses a bad prior  # noqa: B018
     draws, theta = prior_draws(model)
-    _check_initial(model, draws)
-    _check_exactly_observed(model, series)
-    _check_distributions(model, series, theta, rows)
+    with own_functions(model):
+        _check_initial(model, draws)
+        _check_exactly_observed(model, series)
+        _check_distributions(model, series, theta, rows)
     _check_densities(model, series, theta, rows)
 
 

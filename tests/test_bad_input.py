@@ -1,5 +1,7 @@
 """What a user can get wrong: refused before work starts, in words that say what must hold, what came, what to do."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -262,3 +264,42 @@ def test_paths_out_of_range():
         posterior.theta(0, key=jr.key(0))
     with pytest.raises(ValueError, match="missing"):
         posterior.log_prob({"level": 1.0})
+
+
+def misspelt(x, theta):
+    return dist.Normal(theta["nois"] + x, 1.0).to_event(1)
+
+
+def branching(x, theta):
+    return dist.Normal(x if x[0] > 0 else -x, theta["noise"]).to_event(1)
+
+
+def of_numpy(x, theta):
+    return dist.Normal(np.exp(x), theta["noise"]).to_event(1)
+
+
+SLIPS = {
+    misspelt: (ValueError, r"in misspelt asks for `theta\['nois'\]`.*did you mean 'noise'\?"),
+    branching: (TypeError, r"in branching cannot be compiled.*`jnp.where.*in place of `if`"),
+    of_numpy: (TypeError, r"in of_numpy cannot be compiled.*`jnp.exp` in place of `np.exp`"),
+}
+
+
+@pytest.mark.parametrize("function", SLIPS)
+def test_slips_in_a_users_functions_are_named_with_their_line(function, key):
+    error, says = SLIPS[function]
+    says = r"test_bad_input.py, line \d+, " + says
+    for where in ("transition", "observation"):
+        model = dataclasses.replace(random_walk(), **{where: function})
+        with pytest.raises(error, match=says):
+            nmax.fit(model, np.zeros(10), key=key, progress=False)
+        with pytest.raises(error, match=says):
+            nmax.simulate(model, dict.fromkeys(model.parameters.distributions, 1.0), 5, key=key)
+
+
+def test_a_key_error_of_the_users_own_stays_what_it_is(key):
+    def transition(x, theta):
+        return dist.Normal({"a": 1.0}[1], theta["noise"])
+
+    with pytest.raises(KeyError):
+        nmax.fit(dataclasses.replace(random_walk(), transition=transition), np.zeros(10), key=key, progress=False)

@@ -166,7 +166,7 @@ def test_a_fit_stops_when_it_has_come_to_rest(series):
 def test_a_fit_stopped_too_early_says_what_could_change(series):
     fit = small_fit(series, steps=60)
     assert not fit.converged
-    assert fit.reason == "did the 60 steps asked for"
+    assert fit.reason == "did all 60 steps"
     assert math.isnan(fit.convergence.rhat)
     assert fit.convergence.mean > 0.1
     assert fit.convergence.elbo > 10

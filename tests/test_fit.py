@@ -71,7 +71,7 @@ def test_many_steps_at_once_are_the_same_steps():
 def test_training_raises_the_elbo():
     fit = quick(data(rows=301), steps=600)
     assert fit.history.total[-50:].mean() > fit.history.total[:50].mean() + 20
-    assert fit.reason == "did the 600 steps asked for"
+    assert fit.reason == "did all 600 steps"
     assert fit.steps == len(fit.history.total) == 600
 
 

@@ -364,3 +364,38 @@ def test_any_rows_of_a_grid_in_any_order_give_it_back(data, count, step, first, 
         np.testing.assert_array_equal(table.times, times)
     else:
         np.testing.assert_allclose(table.times, times, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dates", [False, True])
+def test_no_single_record_decides_where_the_grid_lies(dates):
+    """A clock that jitters: the first record may be the worst."""
+    rng = np.random.default_rng(0)
+    hours = np.arange(1_000) + rng.uniform(-0.2, 0.2, 1_000)
+    hours[0] = 0.19
+    kept = np.sort(rng.permutation(np.arange(1, 1_000))[:700])
+    kept = np.concatenate([[0], kept])
+    time = np.datetime64("2024-03-01", "ns") + (hours * 3.6e12).astype("timedelta64[ns]") if dates else hours
+    frame = pd.DataFrame({"time": time[kept], "y": kept.astype(float)})
+    table = read(frame, step="1h" if dates else 1.0)
+    assert table.times is not None
+    first = np.datetime64("2024-03-01", "ns") if dates else 0.0
+    assert table.times[0] == first
+    rows = np.flatnonzero(~np.isnan(table.y[:, 0]))
+    np.testing.assert_array_equal(rows, kept)
+    np.testing.assert_array_equal(table.y[rows, 0], kept)
+
+
+@pytest.mark.parametrize(("shift", "first"), [(0.4, 0.4), (0.03, 0.0), (0.98, 1.0)])
+def test_a_grid_near_whole_multiples_of_its_step_is_moved_to_them(shift, first):
+    time = np.arange(200.0) + shift + np.tile([-0.15, 0.05, 0.15, -0.05], 50)
+    table = read(pd.DataFrame({"time": time, "y": time}), step=1.0)
+    assert table.times is not None
+    np.testing.assert_allclose(table.times, first + np.arange(200.0), atol=1e-9)
+
+
+def test_times_that_share_no_grid_stay_with_the_first():
+    rng = np.random.default_rng(1)
+    time = np.sort(np.concatenate([[0.3], rng.uniform(1, 5_000, 100)]))
+    table = read(pd.DataFrame({"time": time, "y": time}), step=1.0)
+    assert table.times is not None
+    assert table.times[0] == 0.3

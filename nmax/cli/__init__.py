@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import re
 import sys
 import traceback
 import warnings
@@ -41,9 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Bayesian inference in state space models and stochastic differential equations, for long series.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"nmax {version('nmax')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    whole = functools.partial(argparse.ArgumentParser, allow_abbrev=False)  # --step is one thing, --steps another
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=whole)
     for command in COMMANDS:
         command.add(commands)
     options = parser.parse_args(arguments)
@@ -70,7 +74,7 @@ def _ended(options: argparse.Namespace) -> int:
         return options.run(options)
     except (InputError, FileNotFoundError, IsADirectoryError, TypeError, ValueError, RunInUseError) as error:
         if _ours(error):
-            print(f"nmax: {error}", file=sys.stderr)
+            print(f"nmax: {_in_options(str(error), options)}", file=sys.stderr)
             return 2
         traceback.print_exc()
         return 3
@@ -79,6 +83,15 @@ def _ended(options: argparse.Namespace) -> int:
         if options.resumable and not isinstance(error, HOPELESS):
             print(_how_to_go_on(options), file=sys.stderr)
         return 3
+
+
+def _in_options(text: str, options: argparse.Namespace) -> str:
+    """What the library says of its arguments, said of the command's options where they have the same names."""
+
+    def option(match: re.Match[str]) -> str:
+        return f"`--{match[1].replace('_', '-')}`" if hasattr(options, match[1]) else match[0]
+
+    return re.sub(r"`(\w+)=`", option, text).replace(" to `nmax.read`", "")
 
 
 def _stopped(options: argparse.Namespace, *, terminated: bool) -> str:

@@ -25,6 +25,7 @@ def add(commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what there is to know."""
+    from nmax._claim import FINISHED, in_use
     from nmax._identity import versions
     from nmax._run_folder import CHECK, SUMMARY, read_run
     from nmax._series_file import kept_facts
@@ -44,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
     folder, run, source = options.folder, read_run(options.folder), source_of(options.folder)
     kept = kept_facts(folder)
     gone = [place for place in (own.get("place") for own in kept) if place is not None and not Path(place).exists()]
-    out.say(f"{folder}: {run['status']}, begun {run.get('created')}")
+    status = run["status"] if run["status"] == FINISHED or in_use(folder) else "stopped"
+    out.say(f"{folder}: {status}, begun {run.get('created')}")
     out.say(
         f"model   {source.get('model', 'not said')}: {run['model']['kind']}, parameters {', '.join(run['model']['prior'])}"
     )
@@ -53,9 +55,10 @@ def run(options: argparse.Namespace) -> int:
     out.say(f"data    {places}: {run['data']['rows']:,} rows, columns {columns}")
     for place in gone:
         out.say(f"        {place} is gone; put it back, or say where it is by the command that began the run")
-    if run["status"] != "finished":
+    if run["status"] != FINISHED:
         steps = sorted(file.name for file in (folder / "checkpoints").glob("*.npz"))
-        out.say(f"        {len(steps)} checkpoints. Go on with:  nmax resume {folder}")
+        kept = f"{len(steps)} checkpoint{'s' * (len(steps) != 1)}"
+        out.say(f"        {kept}. " + ("It is under way" if status != "stopped" else f"Go on with:  nmax resume {folder}"))
     if (folder / SUMMARY).exists():
         summary = read_json(folder / SUMMARY)
         out.say("\n".join(["", *table_lines(summary["parameters"])]))
@@ -66,5 +69,5 @@ def run(options: argparse.Namespace) -> int:
         out.note(check=check)
     files = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
     out.say(f"\nfiles   {', '.join(files)}")
-    out.note(run=run, source=source, files=files, gone=gone)
+    out.note(run=run, under_way=status == run["status"] != FINISHED, source=source, files=files, gone=gone)
     return out.end()

@@ -16,6 +16,8 @@ from nmax.data._steps import UNITS, Step
 ON_GRID = 0.01  # of a step: up to here a record lies on the grid, further off it is moved there
 FAR = 0.25  # of a step: moves beyond this are refused if they are more than a few, and the grid is not a fine one
 FEW = 0.05  # of the records
+TOGETHER = 0.5  # length of the mean of the records' directions, a step being once round, from which they share a grid
+ROUND = 0.05  # of a step: a grid that lies so near to whole multiples of its step is moved to them
 FINE = 10  # steps between successive records, typically: then half a step is little
 SPARSE, LARGE, LARGEST = 1_000, 10_000_000, 2**31 - 1  # rows for a record, rows in all, rows that can be numbered
 
@@ -76,9 +78,11 @@ class Grid:
 
 
 def place(times: Times, step: Step, remedy: str = "pass a finer `step=`") -> Grid:
-    r"""Put records on the grid $t_0 + i\,\Delta$, with $t_0$ the first time and Δ the step.
+    r"""Put records on the grid $t_0 + i\,\Delta$, with Δ the step and $t_0$ the first time, or near it.
 
-    Record k goes to row $\mathrm{round}((t_k - t_0) / \Delta)$; with steps of months, to that of the month it lies in.
+    Where most records lie beside the grid of the first time but share another one, it is moved by what they are typically
+    off: no single record decides. Record k goes to row $\mathrm{round}((t_k - t_0) / \Delta)$; with steps of months, to that
+    of the month it lies in.
 
     Args:
         times: of the records.
@@ -87,6 +91,9 @@ def place(times: Times, step: Step, remedy: str = "pass a finer `step=`") -> Gri
     """
     _check_size(times, step)
     rows, off, first = _rows(times, step)
+    if step.kind != "months" and (phase := _phase(off)):
+        rows, off, first = _rows(times, step, _moved(first, phase, step, times))
+        first, rows = first + _whole(rows.min(), step, times), rows - rows.min()
     count = int(rows.max()) + 1
     moved = np.abs(off) > ON_GRID
     _check_moves(rows, off, times, step, remedy)
@@ -136,6 +143,30 @@ def _rows(times: Times, step: Step, first: Any = None) -> tuple[np.ndarray, np.n
     return rows.astype(np.int64), off, start
 
 
+def _phase(off: np.ndarray) -> float:
+    """By what share of a step the records are typically off their grid; 0 where most are on it, or no grid suits them."""
+    turns = np.exp(2j * np.pi * off)
+    middle = turns.mean()
+    if np.median(np.abs(off)) <= ON_GRID or abs(middle) < TOGETHER:
+        return 0.0
+    centre = float(np.angle(middle)) / (2 * np.pi)
+    beside = off - centre
+    return centre + float(np.median(beside - np.rint(beside)))
+
+
+def _moved(first: Any, phase: float, step: Step, times: Times) -> Any:
+    """The first time of a grid moved by a share of a step, and to a whole multiple of the step where that is near."""
+    size = int(step.size) if times.dates else step.size
+    start = int(first) + round(phase * size) if times.dates else first + phase * size
+    nearest = (start + size // 2) // size * size if times.dates else round(start / size) * size
+    start = nearest if abs(start - nearest) < ROUND * size else start
+    return np.datetime64(start, "ns") if times.dates else np.float64(start)
+
+
+def _whole(row: np.integer, step: Step, times: Times) -> Any:
+    return int(row) * int(step.size) if times.dates else int(row) * step.size
+
+
 def _times(times: Times, first: Any, step: Step, count: int) -> np.ndarray:
     if step.kind == "months":
         return month_times(first, step, count)
@@ -169,7 +200,8 @@ def _check_moves(rows: np.ndarray, off: np.ndarray, times: Times, step: Step, re
     raise ValueError(
         f"Times must lie near a grid whose step is {step}, or be many steps apart; {len(far):,} of {len(off):,} records are "
         f"more than a quarter of a step away from their nearest row, {spoken(times.values[worst])} at "
-        f"{times.where([int(worst)])} the furthest: {remedy}, {finer} say.{times.doubt}"
+        f"{times.where([int(worst)])} the furthest: {remedy}, {finer} say; a row of the grid is a step of the "
+        f"model.{times.doubt}"
     )
 
 

@@ -179,7 +179,8 @@ def _floats(name: str, array: Any) -> np.ndarray:
     if array.size == 0:
         raise ValueError(f"`{name}` must not be empty; got shape {array.shape}.")
     if len(array) < 2:
-        raise ValueError(f"`{name}` must have at least two rows, y_0 and y_1; got {len(array)}.")
+        hint = f" Rows are steps: pass `{name}.T`?" if array.ndim == 2 and array.shape[1] > 1 else ""
+        raise ValueError(f"`{name}` must have at least two rows, y_0 and y_1; got {len(array)}.{hint}")
     check_countable(len(array))
     return array
 

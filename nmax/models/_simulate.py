@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from nmax._check import check_count, check_key, names_its_options
 from nmax.models._base import AbstractModel
 from nmax.models._one_step import next_state, observe
+from nmax.models._own_functions import own_functions
 from nmax.models._priors import Theta
 
 
@@ -55,7 +56,8 @@ def simulate(
     if len(rows) != length + 1:
         raise ValueError(f"`inputs` must have `length` + 1 = {length + 1} rows; got {len(rows)}.")
 
-    x, y = jax.jit(_simulate, static_argnums=0)(model, values, jnp.asarray(rows, jnp.float32), key)
+    with own_functions(model):
+        x, y = jax.jit(_simulate, static_argnums=0)(model, values, jnp.asarray(rows, jnp.float32), key)
     x, y = np.array(x), np.array(y)
     if not np.isfinite(x).all():
         first = int(np.argmin(np.isfinite(x).all(axis=1)))

@@ -162,7 +162,7 @@ def _strip_figure(strip: Strip, times: TimeAxis, rows: int) -> Markup:
         x_title=times.title,
         title="Worth of a draw of the path",
         aside=tag("span", "1 if the guide is exact", class_="panel-aside"),
-        notes=[Note(frame.x.low, POOR, f"below {POOR}: bad", "over", "right")],
+        notes=[Note(frame.x.low, POOR, f"below {POOR}: bad", "over" if bad.any() else "under", "right")],
         height=90,
     )
     steps = int(np.max(strip.stop - strip.start))

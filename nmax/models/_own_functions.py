@@ -1,0 +1,49 @@
+"""What usually goes wrong in the functions that a user writes, in words."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+HERE = Path(__file__).resolve().parents[1]
+TRACED = (
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.ConcretizationTypeError,
+)
+
+
+@contextlib.contextmanager
+def own_functions(model: Any) -> Iterator[None]:
+    """Around calls of a model's functions: a misspelt parameter, and what JAX cannot compile, are named, with their line."""
+    try:
+        yield
+    except KeyError as error:
+        names, asked = list(model.parameters.distributions), error.args[0] if error.args else None
+        if not isinstance(asked, str) or asked in names:
+            raise
+        near = difflib.get_close_matches(asked, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "give it a prior, or take another name."
+        where = f"`prior` must have every parameter that the model uses; {_place(error)} asks for `theta[{asked!r}]`"
+        raise ValueError(f"{where}, and there are {', '.join(names)}: {hint}") from error
+    except TRACED as error:
+        raise TypeError(
+            "The model's functions must be written with `jax.numpy`, since they are compiled; "
+            f"{_place(error)} cannot be compiled. Write `jnp.exp` in place of `np.exp` or `math.exp`, "
+            "`jnp.where(condition, one, other)` in place of `if`, and no `float(...)` of a state or a parameter."
+        ) from error
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's own code on the way to an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "site-packages" not in f.filename and HERE not in Path(f.filename).resolve().parents]
+    last = next((frame for frame in reversed(own) if frame.line or frame.filename.endswith(".py")), None)
+    return "one of them" if last is None else f"{Path(last.filename).name}, line {last.lineno}, in {last.name}"
