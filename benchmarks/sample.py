@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("shared", type=Path)
     parser.add_argument("names", nargs="*", default=[name for name in CASES if name != "ar1_T100000_s11"])
     parser.add_argument("--rival", action="store_true", help="run NumPyro's NUTS as well")
-    parser.add_argument("--draws", type=int, default=300, help="of each of 4 chains")
+    parser.add_argument("--draws", type=int, default=150, help="of each of 8 chains")
     options = parser.parse_args()
     for name in options.names:
         case = load(options.shared, name)
@@ -41,7 +41,7 @@ def main() -> None:
         report(name, "nmax.sample", theta, case.theta, draws.seconds, draws.drawing, draws.divergences)
         jax.clear_caches()
         if options.rival:
-            found = rival(case, draws.series, options.draws, INNOVATIONS.get(name, ()))
+            found = rival(case, draws.series, 2 * options.draws, INNOVATIONS.get(name, ()))
             report(name, "NumPyro NUTS", found[0], case.theta, *found[1:])
             jax.clear_caches()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from nmax._noise_density import NoiseDensity, Position, strong
@@ -19,6 +21,7 @@ HALF, WHOLE = 1.03 * math.pi, 1.9 * math.pi  # between these a trajectory is see
 LOWER = 5e4  # nats by which the density at a start is taken for lower, so that the first trajectory leaves it
 PATHS = 32  # made at a time
 DEEPEST = 8  # doublings of a trajectory at the most
+TEAM = 4  # chains that one program moves; several such teams have a thread each
 
 
 class ChainState(eqx.Module):
@@ -111,6 +114,35 @@ def go_on(
     blank = Record(noise, noise, path_noise, number, number, jnp.zeros((CHUNK, chains), bool), number)
     states, adaptation, record = jax.lax.fori_loop(0, count, one, (state.chains, state.adaptation, blank))
     return strong(ChainState(states, adaptation, key)), record
+
+
+def go_on_together(
+    density: NoiseDensity, state: ChainState, warm: Bool[Array, ""], target: Float[Array, ""], count: Int[Array, ""]
+) -> tuple[ChainState, Record]:
+    """The same by teams of `TEAM` chains, where there are several whole ones, each on a core if there are as many.
+
+    The steps of chains in one program wait for the longest trajectory among them. While `warm` each team adapts the step of
+    all; where they end is averaged.
+    """
+    chains = state.chains.logdensity.shape[0]
+    if chains == TEAM or chains % TEAM:
+        return go_on(density, state, warm, target, count)
+
+    def team(number: int) -> ChainState:
+        own = jax.tree.map(lambda a: a[number * TEAM : (number + 1) * TEAM], state.chains)
+        return ChainState(own, state.adaptation, jr.fold_in(state.key, number))
+
+    parts = [team(number) for number in range(chains // TEAM)]
+    go_on(density, parts[0], warm, target, jnp.int32(0))  # compiles, if that is not done, once and not in every thread
+    with ThreadPoolExecutor(len(parts), thread_name_prefix="nmax-chains") as pool:
+        done = list(pool.map(lambda own: jax.block_until_ready(go_on(density, own, warm, target, count)), parts))
+    states, records = zip(*done, strict=True)
+    moved = jax.tree.map(lambda *rows: jnp.concatenate(rows), *(own.chains for own in states))
+    adaptation = jax.tree.map(
+        lambda *sizes: jnp.stack(sizes).mean(axis=0).astype(sizes[0].dtype), *(s.adaptation for s in states)
+    )
+    record = jax.tree.map(lambda *rows: np.concatenate(rows, axis=1), *records)
+    return ChainState(moved, adaptation, states[0].key), record
 
 
 def _capped(adaptation: Any) -> Any:

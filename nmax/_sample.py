@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax._chain_file import ChainFile, Drawn
-from nmax._chains import CHUNK, ChainState, Record, begun, go_on, gradient
+from nmax._chains import CHUNK, ChainState, Record, begun, go_on_together, gradient
 from nmax._check import check_count, check_key, names_its_options
 from nmax._draws import Draws
 from nmax._find import bare
@@ -42,8 +42,8 @@ def sample(
     key: PRNGKeyArray,
     inputs: Any = None,
     fit: Posterior | None = None,
-    draws: int = 500,
-    chains: int = 4,
+    draws: int = 250,
+    chains: int = 8,
     warmup: int = 100,
     target: float = 0.8,
     checkpoint: str | Path | None = None,
@@ -62,7 +62,7 @@ def sample(
         inputs: exogenous inputs, as for `nmax.fit`.
         fit: a posterior fitted to the same model and series before; by default a quick one is fitted.
         draws: of each chain, after the warm-up; rounded up to a multiple of 25.
-        chains: run side by side.
+        chains: run side by side, in fours on a core each where their number is a multiple of four.
         warmup: draws in which the step size is found, and which are thrown away; rounded up to a multiple of 25.
         target: acceptance rate aimed for.
         checkpoint: a file (`.npz`) that the chains are saved to every half minute; if it is there, from the same call,
@@ -106,7 +106,7 @@ def _quick_fit(
     def compile_ahead():
         centre = prior_centre(model.parameters, key=key)
         density = noise_density(bare(QUICK, model, series, centre, width=None, key=key), series)
-        go_on(density, begun(density, chains, key), jnp.array(True), jnp.float32(0.8), jnp.int32(0))
+        go_on_together(density, begun(density, chains, key), jnp.array(True), jnp.float32(0.8), jnp.int32(0))
 
     thread = threading.Thread(target=_quietly, args=(compile_ahead,))
     thread.start()
@@ -133,11 +133,11 @@ def _run(
     drawn = file.read(state)
     meter = make_meter(progress, (warm_calls + calls) * CHUNK)
     if not warm_calls and not drawn.records:  # a start's first trajectory never counts
-        drawn = Drawn(go_on(density, drawn.state, jnp.array(False), target_rate, jnp.int32(1))[0])
+        drawn = Drawn(go_on_together(density, drawn.state, jnp.array(False), target_rate, jnp.int32(1))[0])
     try:
         for number in range(drawn.warmed + len(drawn.records), warm_calls + calls):
             warm, once = number < warm_calls, time.perf_counter()
-            called = go_on(density, drawn.state, jnp.array(warm), target_rate, jnp.int32(CHUNK))
+            called = go_on_together(density, drawn.state, jnp.array(warm), target_rate, jnp.int32(CHUNK))
             state, record = jax.block_until_ready(called)
             if warm:
                 drawn = drawn._replace(state=state, warmed=number + 1)

@@ -12,7 +12,7 @@ from blackjax.mcmc.integrators import IntegratorState
 from helpers import random_walk
 
 import nmax
-from nmax._chains import Record, begun, go_on, rotation, whole_turns
+from nmax._chains import ChainState, Record, begun, go_on, go_on_together, rotation, whole_turns
 from nmax._diagnostics import mixing
 from nmax._locate import rivals
 from nmax._noise_density import Position, noise_density
@@ -111,6 +111,26 @@ def test_chains_know_their_density_once_they_have_moved(fitted):
     np.testing.assert_allclose(state.chains.logdensity, value, atol=1e-3)
     np.testing.assert_allclose(state.chains.logdensity_grad.z, slope.z, atol=1e-3)
     assert not np.asarray(record.theta)[2:].any()  # rows beyond those asked for
+
+
+def test_teams_of_chains_are_what_each_is_alone(fitted):
+    """Two teams side by side: the chains of each, one step size for all."""
+    _, _, fit = fitted
+    density = noise_density(fit.guide, fit.series)
+    whole = begun(density, 8, jr.key(1))
+    asked = jnp.array(True), jnp.float32(0.8), jnp.int32(2)
+    state, record = go_on_together(density, whole, *asked)
+    assert record.theta.shape[1] == 8
+    sizes = []
+    for number, rows in enumerate((slice(0, 4), slice(4, 8))):
+        chains = jax.tree.map(lambda a, rows=rows: a[rows], whole.chains)
+        alone, own = go_on(density, ChainState(chains, whole.adaptation, jr.fold_in(whole.key, number)), *asked)
+        np.testing.assert_array_equal(record.theta[:, rows], own.theta)
+        np.testing.assert_array_equal(state.chains.position.z[rows], alone.chains.position.z)
+        sizes.append(float(alone.adaptation.log_step_size))
+    assert float(state.adaptation.log_step_size) == pytest.approx(np.mean(sizes), abs=1e-6)
+    again, _ = go_on_together(density, state, *asked)
+    assert not np.array_equal(again.chains.position.e, state.chains.position.e)
 
 
 class Stopped:

@@ -111,7 +111,7 @@ def _write_whole(options: argparse.Namespace, file: Path, model: Any, out: Outpu
     posterior: Any = posterior_of_run(options, model)
     if options.exact:
         options.resumable = f"nmax sample {shlex.quote(str(folder))} --exact --draws {options.draws} --seed {options.seed}"
-        each, chains = max(options.draws // 4, 4), folder / f"chains-{options.draws}-{options.seed}.npz"
+        each, chains = max(options.draws // 8, 4), folder / f"chains-{options.draws}-{options.seed}.npz"
         quiet = options.quiet or options.json
         posterior = nmax.sample(
             posterior.model, posterior.table, fit=posterior, key=key, draws=each, checkpoint=chains, progress=not quiet

@@ -31,8 +31,10 @@ def own_functions(model: Any) -> Iterator[None]:
             raise
         near = difflib.get_close_matches(asked, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else "give it a prior, or take another name."
-        where = f"`prior` must have every parameter that the model uses; {_place(error)} asks for `theta[{asked!r}]`"
-        raise ValueError(f"{where}, and there are {', '.join(names)}: {hint}") from error
+        raise ValueError(
+            f"`prior` must have every parameter that the model uses; {_place(error)} asks for `theta[{asked!r}]`, and there "
+            f"are {', '.join(names)}: {hint}"
+        ) from error
     except TRACED as error:
         raise TypeError(
             "The model's functions must be written with `jax.numpy`, since they are compiled; "
