@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import re
 import sys
 import traceback
@@ -36,18 +35,23 @@ OURS = Path(__file__).resolve().parents[1]
 HOPELESS = (DivergedError, NoPosteriorError)  # the same call would come to the same end
 
 
+class _WholeNames(argparse.ArgumentParser):
+    """Options by their whole names: --step is one thing, --steps another."""
+
+    def __init__(self, **options):
+        super().__init__(**options, allow_abbrev=False)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = _WholeNames(
         prog="nmax",
         description="Bayesian inference in state space models and stochastic differential equations, for long series.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"nmax {version('nmax')}")
-    whole = functools.partial(argparse.ArgumentParser, allow_abbrev=False)  # --step is one thing, --steps another
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=whole)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_WholeNames)
     for command in COMMANDS:
         command.add(commands)
     options = parser.parse_args(arguments)

@@ -156,11 +156,14 @@ def _phase(off: np.ndarray) -> float:
 
 def _moved(first: Any, phase: float, step: Step, times: Times) -> Any:
     """The first time of a grid moved by a share of a step, and to a whole multiple of the step where that is near."""
-    size = int(step.size) if times.dates else step.size
-    start = int(first) + round(phase * size) if times.dates else first + phase * size
-    nearest = (start + size // 2) // size * size if times.dates else round(start / size) * size
-    start = nearest if abs(start - nearest) < ROUND * size else start
-    return np.datetime64(start, "ns") if times.dates else np.float64(start)
+    if times.dates:  # whole nanoseconds
+        size = int(step.size)
+        moved = int(first) + round(phase * size)
+        nearest = (moved + size // 2) // size * size
+        return np.datetime64(nearest if abs(moved - nearest) < ROUND * size else moved, "ns")
+    moved = first + phase * step.size
+    nearest = round(moved / step.size) * step.size
+    return np.float64(nearest if abs(moved - nearest) < ROUND * step.size else moved)
 
 
 def _whole(row: np.integer, step: Step, times: Times) -> Any:
