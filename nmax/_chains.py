@@ -76,7 +76,9 @@ def begun(density: NoiseDensity, chains: int, key: PRNGKeyArray) -> ChainState:
     square: Any = jnp.sum(position.e**2, axis=1) + jnp.sum(position.z**2, axis=(1, 2))
     states = HMCState(position, -0.5 * square - LOWER, jax.tree.map(jnp.negative, position))
     init, _, _ = dual_averaging(0.8)
-    return strong(ChainState(states, jax.tree.map(jnp.asarray, init(FIRST_STEP)), key))
+    adaptation = init(FIRST_STEP)
+    adaptation = adaptation._replace(log_step_size_avg=jnp.log(FIRST_STEP))  # what is taken where nothing is warmed up
+    return strong(ChainState(states, jax.tree.map(jnp.asarray, adaptation), key))
 
 
 @eqx.filter_jit
@@ -116,6 +118,11 @@ def go_on(
     return strong(ChainState(states, adaptation, key)), record
 
 
+def teams(chains: int) -> int:
+    """How many programs move so many chains, each in a thread."""
+    return chains // TEAM if chains % TEAM == 0 else 1
+
+
 def go_on_together(
     density: NoiseDensity, state: ChainState, warm: Bool[Array, ""], target: Float[Array, ""], count: Int[Array, ""]
 ) -> tuple[ChainState, Record]:
@@ -125,7 +132,7 @@ def go_on_together(
     all; where they end is averaged.
     """
     chains = state.chains.logdensity.shape[0]
-    if chains == TEAM or chains % TEAM:
+    if teams(chains) == 1:
         return go_on(density, state, warm, target, count)
 
     def team(number: int) -> ChainState:

@@ -75,16 +75,17 @@ def compare(
     if len(named) == 1:
         (fit,) = named.values()
         return _modes(fit)
-    estimates, notes = {}, []
+    estimates, notes, doubtful = {}, [], set()
     for k, (name, fit) in enumerate(named.items()):
         own = jr.fold_in(key, k)
         estimate: Any = fit.evidence(error=error, key=own) if by == "evidence" else fit.elbo(key=own)
         estimates[name] = (estimate.mean, estimate.standard_error)
         if by == "evidence" and not estimate.reliable:
             notes.append(f"{name}: k̂ {estimate.khat:.2f}, so its evidence is not to be relied on")
+            doubtful.add(name)
     if by == "elbo":
         notes.append("bounds, not evidence: a model whose posterior the guide describes worse looks worse than it is")
-    return Comparison(by, _rows(estimates), (*notes, *_how_sure(estimates)))
+    return Comparison(by, _rows(estimates), (*notes, *_how_sure(estimates, doubtful)))
 
 
 def _check_same_data(named: dict[str, Fitted]) -> None:
@@ -130,9 +131,12 @@ def _rows(estimates: dict[str, tuple[float, float]]) -> dict[str, dict[str, floa
     }
 
 
-def _how_sure(estimates: dict[str, tuple[float, float]]) -> tuple[str, ...]:
+def _how_sure(estimates: dict[str, tuple[float, float]], doubtful: set[str]) -> tuple[str, ...]:
     """Whether the first two can be told apart."""
     first, second = list(_rows(estimates).items())[:2]
+    vague = [name for name, _ in (first, second) if name in doubtful or not np.isfinite(estimates[name][0])]
+    if vague:
+        return (f"nothing is said of who leads: {', '.join(vague)} has no evidence that could be relied on",)
     lead, error = second[1]["below"], second[1]["its error"]
     if lead > SURE * error:
         return (f"{first[0]} leads {second[0]} by {lead:.2f} ± {error:.2f} nats",)

@@ -21,7 +21,8 @@ from nmax._summary import entries, figures
 from nmax._summary import table as table_of
 from nmax.data import Table
 
-RHAT, LEAST = 1.01, 400  # what R-hat may be and how many effective draws there should be
+LEAST = 400  # effective draws that there should be
+NOTABLE = 4.6  # nats below the chains' own mode: a hundredth of its mass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,9 @@ class Draws(JointDraws):
         seconds: wall clock, with that of the quick fit if none was given.
         drawing: seconds of it that went into the draws that are kept.
         notes: rival modes that the chains do not visit, in sentences.
+        rival: nats by which the nearest of them lies below the chains' own mode; infinite if there is none.
         mixing: label of a parameter -> R-hat, bulk and tail effective sample size.
+        energy: the same of the log density of θ and the whole path, which chains in different places of the path differ in.
     """
 
     def __init__(
@@ -65,14 +68,16 @@ class Draws(JointDraws):
         seconds: float,
         notes: tuple[str, ...] = (),
         drawing: float = float("nan"),
+        rival: float = float("inf"),
     ):
         self.density, self.table, self.record = density, table, record
         self.model, self.series = density.guide.model, density.series
-        self.seconds, self.drawing, self.notes = seconds, drawing, notes
+        self.seconds, self.drawing, self.notes, self.rival = seconds, drawing, notes, rival
         chains = record.theta.shape[1]
         self.mixing: dict[str, Mixing] = {
             label: mixing(draws.reshape(-1, chains).T) for label, draws in entries(self.theta()).items()
         }
+        self.energy = mixing(np.asarray(record.energy, np.float64).T)
 
     @property
     def count(self) -> int:
@@ -131,15 +136,21 @@ class Draws(JointDraws):
     def warnings(self) -> tuple[str, ...]:
         """What speaks against relying on these draws, in sentences; empty if nothing does."""
         lines = []
-        worst = max(self.mixing, key=lambda name: np.nan_to_num(self.mixing[name].rhat, nan=np.inf))
-        if not self.mixing[worst].rhat <= RHAT:
-            lines.append(f"R-hat of {worst} is {self.mixing[worst].rhat:.3f}, above {RHAT}: draw more, or look for rivals")
-        few = min(self.mixing, key=lambda name: np.nan_to_num(min(self.mixing[name][1:]), nan=0.0))
-        if not min(self.mixing[few][1:]) >= LEAST:
-            lines.append(f"{few} has {min(self.mixing[few][1:]):.0f} effective draws, below {LEAST}: draw more")
+        every = self.mixing | {"the log density": self.energy}
+        worst = max(every, key=lambda name: np.nan_to_num(every[name].rhat - every[name].limit, nan=np.inf))
+        if not every[worst].rhat <= every[worst].limit:
+            what = f"R-hat of {worst} is {every[worst].rhat:.3f}, above {every[worst].limit:.3f}"
+            lines.append(f"{what}: draw more, or look for rivals")
+        fewest = {name: min(one.bulk, one.tail) for name, one in self.mixing.items()}
+        few = min(fewest, key=lambda name: np.nan_to_num(fewest[name], nan=0.0))
+        if not fewest[few] >= LEAST:
+            lines.append(f"{few} has {fewest[few]:.0f} effective draws, below {LEAST}: draw more")
         if self.divergences:
             share = self.divergences / self.count
             lines.append(f"{self.divergences} trajectories diverged ({share:.1%}): raise `target`, to 0.95 say")
+        if self.rival < NOTABLE:
+            what = f"has about {np.exp(-self.rival):.2g} of its mass" if self.rival > 0 else "may have more mass"
+            lines.append(f"the chains stay in one mode, and a rival {what}: these are draws given that mode")
         return tuple(lines)
 
     def _picked(self, draws: int | None, key: PRNGKeyArray | None) -> np.ndarray:

@@ -215,6 +215,15 @@ def rivals(found: tuple[Mode, ...], model: AbstractModel) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def nearest_rival(found: tuple[Mode, ...]) -> float:
+    """Nats by which the best of the modes that were not taken lies below the one that was; infinite if there is none."""
+    below = [
+        found[0].elbo - mode.elbo if np.isfinite(mode.elbo + found[0].elbo) else found[0].log_evidence - mode.log_evidence
+        for mode in found[1:]
+    ]
+    return min(below, default=float("inf"))
+
+
 def by_name(model: AbstractModel, theta: np.ndarray) -> str:
     """Unconstrained parameters as text, by name on the user's own scale."""
     values: dict[str, Any] = model.parameters.constrain(jnp.asarray(theta, jnp.float32))

@@ -233,4 +233,5 @@ def _forecast(dynamics: Dynamics, free: Array, row: Rows, key: PRNGKeyArray) -> 
     pit = (below + jr.uniform(tie_key, below.shape) * (equal + 1)) / (alive + 1)
     usual = 2 * alive > len(free)
     points = jnp.nanquantile(forecast, jnp.array(QUANTILES), axis=0)
-    return after, jnp.where(row.observed & row.inside & usual, pit, jnp.nan), jnp.where(usual[None], points, jnp.nan)
+    pit = jnp.where(row.observed & row.inside, jnp.where(usual, pit, jnp.inf), jnp.nan)
+    return after, pit, jnp.where(usual[None], points, jnp.nan)

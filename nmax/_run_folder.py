@@ -90,14 +90,52 @@ def _begun(claim: Claim, folder: Path, table: Table | Tables, series: AnySeries,
             remove_partials(folder, OWN)
             remove_partials(folder / CHECKPOINTS)
         if not (folder / RUN).exists():
+            _check_free(folder)
+            if list((folder / CHECKPOINTS).glob("*.npz")):
+                raise _not_free(folder, f"{CHECKPOINTS}/ of a run that it no longer says anything of")
             keep_table(table, folder)
             facts = {"format": FORMAT, "status": RUNNING, "created": now(), "versions": versions(), **described}
             write_json(folder / RUN, facts)
+    except FileExistsError as error:
+        if error.errno is None:  # ours
+            raise
+        raise FileExistsError(f"`out` must be a folder; {folder} is a file. Choose another one.") from error
     except OSError as error:
         raise OSError(
             f"`out` must be a folder that can be written to; {folder} cannot: {error.strerror or error}. Nothing was done; "
             "choose another one."
         ) from error
+
+
+def _check_free(folder: Path) -> None:
+    """Refuse a folder without `run.json` that has files of the names of a run's which no run has written."""
+    own = set()
+    for name in (DATA, FITTED, STATISTICS):
+        if (folder / name).exists():
+            try:
+                read_arrays(folder / name)
+            except DamagedFileError as error:
+                raise _not_free(folder, f"another {name}") from error
+            own.add(name)
+    others = [name for name in (SERIES, HISTORY, SUMMARY, CHECK, RESULTS) if (folder / name).exists()]
+    if FITTED not in own:  # they are written after it; where the series lies, before anything else
+        others = [name for name in others if name != SERIES or "place" not in _content(folder / name)]
+        if others:
+            raise _not_free(folder, f"another {others[0]}")
+
+
+def _content(file: Path) -> Any:
+    try:
+        return read_json(file)
+    except DamagedFileError:
+        return {}
+
+
+def _not_free(folder: Path, what: str) -> FileExistsError:
+    return FileExistsError(
+        f"The folder of a run must be new, or one that nmax has made; {folder} has no {RUN}, but {what}. Nothing was "
+        "touched; choose another folder, or move what is in this one away."
+    )
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -134,6 +172,8 @@ def _save(posterior: Any, folder: Path) -> None:
     kept = read_run(folder) if (folder / RUN).exists() else {}
     if kept:
         check_same(folder, kept, described)
+    else:
+        _check_free(folder)
     if not ((folder / DATA).exists() or (folder / SERIES).exists()):
         keep_table(posterior.table, folder)
     arrays = guide_arrays(posterior.guide, "guide") | modes_written(posterior.modes) | history_written(posterior.history)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from nmax._chain_file import ChainFile, Drawn
-from nmax._chains import CHUNK, ChainState, Record, begun, go_on_together, gradient
+from nmax._chains import CHUNK, TEAM, ChainState, Record, begun, go_on_together, gradient, teams
 from nmax._check import check_count, check_key, names_its_options
 from nmax._draws import Draws
 from nmax._find import bare
 from nmax._fit import fit as fit_guide
-from nmax._locate import rivals
+from nmax._locate import nearest_rival, rivals
 from nmax._noise_density import NoiseDensity, noise_density
 from nmax._posterior import Posterior
 from nmax._progress import make_meter
@@ -30,6 +32,7 @@ from nmax.guides import LookaheadGuide, prior_centre
 from nmax.models import AbstractModel
 
 LONG = 10_000  # steps beyond which the time is estimated before anything starts
+LONGEST = 1_000_000  # rows beyond which the draws of a path would not fit into memory
 USUAL_GRADIENTS = 7  # a draw
 QUICK = LookaheadGuide(weighted=1, layers=0, rivals=6.0, rounds=1)  # what more would mend, the chains mend as well
 
@@ -76,13 +79,21 @@ def sample(
     key = check_key(key)
     draws, chains = check_count("draws", draws, least=4), check_count("chains", chains)
     warmup = check_count("warmup", warmup, least=0)
-    if not 0 < target < 1:
-        raise ValueError(f"`target` must lie between 0 and 1; got {target!r}.")
+    target = _rate(target)
+    if checkpoint is not None and Path(checkpoint).is_dir():
+        raise ValueError(
+            f"`checkpoint` must be a file; {checkpoint} is a folder. Pass {Path(checkpoint) / 'chains.npz'}, say."
+        )
+    if fit is not None and not isinstance(fit, Posterior):
+        raise TypeError(f"`fit` must be what nmax.fit returns for one series; got {type(fit).__name__}. It may be left out.")
     guide_key, chain_key = jr.split(key)
     table = one_table(y, inputs, step=getattr(model, "dt", None))
+    _check_length(len(table.y))
+    given = fit is not None
     series = make_series(table.y, table.inputs)
     if fit is None:
         check_model(model, series)
+        _say_how_long(lambda: _beforehand(model, series, key=guide_key), series, chains, warmup + draws)
         fit = _quick_fit(model, table, series, chains, progress, key=guide_key)
     elif fit.model is not model:
         raise ValueError("`fit` must be one of the same model: pass the model object that it was fitted with.")
@@ -90,12 +101,25 @@ def sample(
         raise ValueError("`fit` must be one of the same data: `y` or `inputs` are not those that it was fitted to.")
     seen = fit.series.view(0, fit.series.rows) if isinstance(fit.series, LongSeries) else fit.series
     density = noise_density(fit.guide, seen)
+    if given:
+        _say_how_long(lambda: density, series, chains, warmup + draws)
     state = begun(density, chains, chain_key)
-    _say_how_long(density, state, warmup + draws)
     file = ChainFile(None if checkpoint is None else Path(checkpoint), density, (chains, warmup, draws, target), key)
     record, drawing = _run(density, state, file, -(-warmup // CHUNK), -(-draws // CHUNK), target, progress)
     seconds = time.perf_counter() - start
-    return Draws(density, table, record, seconds, (*table.notes, *rivals(fit.modes, model)), drawing)
+    notes = (*table.notes, *rivals(fit.modes, model))
+    return Draws(density, table, record, seconds, notes, drawing, nearest_rival(fit.modes))
+
+
+def _rate(target: Any) -> float:
+    """The acceptance rate as a number."""
+    try:
+        rate = float(target)
+    except (TypeError, ValueError):
+        rate = float("nan")
+    if isinstance(target, str) or not 0 < rate < 1:
+        raise ValueError(f"`target` must lie between 0 and 1; got {target!r}.")
+    return rate
 
 
 def _quick_fit(
@@ -104,8 +128,7 @@ def _quick_fit(
     """A fit good enough to sample through; meanwhile another thread compiles what the chains will need."""
 
     def compile_ahead():
-        centre = prior_centre(model.parameters, key=key)
-        density = noise_density(bare(QUICK, model, series, centre, width=None, key=key), series)
+        density = _beforehand(model, series, key=key)
         go_on_together(density, begun(density, chains, key), jnp.array(True), jnp.float32(0.8), jnp.int32(0))
 
     thread = threading.Thread(target=_quietly, args=(compile_ahead,))
@@ -115,6 +138,12 @@ def _quick_fit(
         return found
     finally:
         thread.join()
+
+
+def _beforehand(model: AbstractModel, series: Series, *, key: PRNGKeyArray) -> NoiseDensity:
+    """A density of the same form and cost as that of the fit to come, at the centre of the prior."""
+    centre = prior_centre(model.parameters, key=key)
+    return noise_density(bare(QUICK, model, series, centre, width=None, key=key), series)
 
 
 def _quietly(work: Any) -> None:
@@ -152,15 +181,29 @@ def _run(
     return Record(*map(np.concatenate, zip(*drawn.records, strict=True))), drawing
 
 
-def _say_how_long(density: NoiseDensity, state: ChainState, draws: int) -> None:
-    if density.series.length <= LONG:
+def _check_length(rows: int) -> None:
+    if rows > LONGEST:
+        raise ValueError(
+            f"`y` must have at most {LONGEST:,} rows to be sampled from exactly, since each draw is a whole path; "
+            f"got {rows:,}. `nmax.fit` is made for such a length."
+        )
+
+
+def _say_how_long(density_of: Callable[[], NoiseDensity], series: Series, chains: int, draws: int) -> None:
+    """Warn of a series that is long for this, with an estimate from a gradient of the chains that one thread moves."""
+    if series.length <= LONG:
         return
-    jax.block_until_ready(gradient(density, state.chains.position))  # compiles
+    team = TEAM if teams(chains) > 1 else chains
+    density = density_of()
+    position = begun(density, team, jr.key(0)).chains.position
+    jax.block_until_ready(gradient(density, position))  # compiles
     once = time.perf_counter()
-    jax.block_until_ready(gradient(density, state.chains.position))
-    minutes = (time.perf_counter() - once) * USUAL_GRADIENTS * draws / 60
+    jax.block_until_ready(gradient(density, position))
+    rounds = -(-teams(chains) // (os.cpu_count() or 1))
+    minutes = (time.perf_counter() - once) * USUAL_GRADIENTS * draws * rounds / 60
+    long = "less than a minute" if minutes < 1 else f"about {minutes:,.0f} minutes"
     warnings.warn(
-        f"`sample` is meant for series up to some {LONG:,} steps; this one has {density.series.length:,} and will take "
-        f"about {minutes:.0f} minutes. `nmax.fit` takes a time that does not grow with the length.",
+        f"`sample` is meant for series up to some {LONG:,} steps; this one has {series.length:,}, and the draws will take "
+        f"{long}. `nmax.fit` takes a time that does not grow with the length.",
         stacklevel=3,
     )

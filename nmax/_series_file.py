@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,14 @@ def keep_table(table: Table | Tables, folder: Path) -> None:
     if isinstance(table, Tables):
         each = [_kept(one) for one in table.each]
         arrays = {f"{k}.{name}": array for k, (own, _) in enumerate(each) for name, array in own.items()}
-        write_arrays(folder / DATA, arrays, {"series": [facts for _, facts in each]})
-        return
-    arrays, facts = _kept(table)
+        facts: dict[str, Any] = {"series": [own for _, own in each]}
+    else:
+        arrays, facts = _kept(table)
     if "place" in facts:
         write_json(folder / SERIES, facts)
     else:
         write_arrays(folder / DATA, arrays, facts)
+        (folder / SERIES).unlink(missing_ok=True)  # of a call that was stopped before it had begun
 
 
 def read_table(folder: Path) -> Table | Tables:
@@ -82,7 +84,7 @@ def _read(folder: Path) -> tuple[Arrays, dict[str, Any]]:
 def _place(table: Table) -> str | None:
     """Where rows on the disk lie, if they are in a file."""
     place = source_of(table)
-    return None if place is None or place.place is None else str(place.place.resolve())
+    return None if place is None or place.place is None else os.path.abspath(place.place)
 
 
 def _kept(table: Table) -> tuple[Arrays, dict[str, Any]]:
@@ -194,7 +196,7 @@ def _about(place: Source) -> dict[str, Any]:
     stamp = getattr(place, "stamp", None)
     return plain(
         {
-            "place": None if place.place is None else place.place.resolve(),
+            "place": None if place.place is None else os.path.abspath(place.place),
             "columns": place.columns,
             "input_columns": place.input_columns,
             "stamp": None if stamp is None else stamp[:2],

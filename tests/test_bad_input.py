@@ -297,9 +297,13 @@ def test_slips_in_a_users_functions_are_named_with_their_line(function, key):
             nmax.simulate(model, dict.fromkeys(model.parameters.distributions, 1.0), 5, key=key)
 
 
-def test_a_key_error_of_the_users_own_stays_what_it_is(key):
+@pytest.mark.parametrize("asked", [1, "berlin"])
+def test_a_key_error_of_the_users_own_stays_what_it_is(key, asked):
+    sites = {"paris": 1.0}
+
     def transition(x, theta):
-        return dist.Normal({"a": 1.0}[1], theta["noise"])
+        place = sites[asked]
+        return dist.Normal(place, theta["noise"])
 
     with pytest.raises(KeyError):
         nmax.fit(dataclasses.replace(random_walk(), transition=transition), np.zeros(10), key=key, progress=False)

@@ -96,6 +96,11 @@ def test_forecasts_that_do_not_fit_are_noticed():
     assert levels(by_residuals(Residuals(index, 0.3 + 0.4 * uniform))) == {DO_NOT_TRUST}
     assert levels(by_residuals(Residuals(index, uniform**0.7))) == {DO_NOT_TRUST}
     assert levels(by_residuals(Residuals(index, np.repeat(uniform[:500], 2, axis=0)))) == {DO_NOT_TRUST}
+    partly = Residuals(index, np.where(uniform < 0.2, np.nan, uniform), unforeseen=(200,))
+    assert TRUST_MEANS in levels(by_residuals(partly))
+    assert "for 1000 of 1000 observations" in str(
+        by_residuals(Residuals(index, np.full_like(uniform, np.nan), unforeseen=(1000,)))[0]
+    )
     few = by_residuals(Residuals(index[:5], uniform[:5]))
     assert "too few" in few[0][0].text
 

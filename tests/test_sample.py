@@ -140,13 +140,13 @@ class Stopped:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("waiting", [False, True])
-def test_a_run_goes_on_from_its_checkpoint_and_refuses_another(fitted, tmp_path, monkeypatch, waiting):
+@pytest.mark.parametrize(("waiting", "chains"), [(False, 8), (True, 2)])
+def test_a_run_goes_on_from_its_checkpoint_and_refuses_another(fitted, tmp_path, monkeypatch, waiting, chains):
     model, y, fit = fitted
     file = tmp_path / "chains.npz"
-    options = {"key": jr.key(5), "fit": fit, "draws": 50, "warmup": 25, "chains": 2, "progress": False}
+    options = {"key": jr.key(5), "fit": fit, "draws": 50, "warmup": 25, "chains": chains, "progress": False}
     whole = nmax.sample(model, y, **options)
-    real, calls = nmax._sample.go_on, []
+    real, calls = nmax._sample.go_on_together, []
 
     def stopped(*args):
         calls.append(1)
@@ -156,10 +156,10 @@ def test_a_run_goes_on_from_its_checkpoint_and_refuses_another(fitted, tmp_path,
             return real(*args)[0], Record(*(Stopped() for _ in Record._fields))
         return real(*args)
 
-    monkeypatch.setattr(nmax._sample, "go_on", stopped)
+    monkeypatch.setattr(nmax._sample, "go_on_together", stopped)
     with pytest.raises(KeyboardInterrupt):
         nmax.sample(model, y, **options, checkpoint=file)
-    monkeypatch.setattr(nmax._sample, "go_on", real)
+    monkeypatch.setattr(nmax._sample, "go_on_together", real)
     rest = nmax.sample(model, y, **options, checkpoint=file)
     for ours, theirs in zip(rest.record, whole.record, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -199,14 +199,46 @@ def test_a_damaged_checkpoint_is_put_aside_and_one_that_cannot_be_written_ends_n
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_bad_input_is_refused(fitted):
+def test_a_long_series_is_warned_of_with_an_estimate_before_anything_starts(fitted, monkeypatch):
+    model, y, fit = fitted
+    monkeypatch.setattr(nmax._sample, "LONG", 30)
+    monkeypatch.setattr(nmax._sample, "_quick_fit", lambda *args, **options: pytest.fail("the estimate came too late"))
+    with (
+        pytest.warns(UserWarning, match="this one has 40, and the draws will take less than a minute"),
+        pytest.raises(pytest.fail.Exception),
+    ):
+        nmax.sample(model, y, key=jr.key(0), draws=25, warmup=0)
+    monkeypatch.undo()
+    monkeypatch.setattr(nmax._sample, "LONG", 30)
+    with pytest.warns(UserWarning, match="meant for series up to some 30 steps"):
+        nmax.sample(model, y, key=jr.key(0), fit=fit, draws=25, warmup=0, progress=False)
+
+
+def test_a_near_rival_is_no_green_light(fitted):
+    model, y, fit = fitted
+    draws = nmax.sample(model, y, key=jr.key(0), fit=fit, draws=25, warmup=0, progress=False)
+    assert not any("rival" in line for line in draws.warnings() if "mode" in line)
+    draws.rival = 0.3
+    assert any("a rival has about 0.74 of its mass" in line for line in draws.warnings())
+    draws.rival = 6.0
+    assert not any("of its mass" in line for line in draws.warnings())
+
+
+def test_bad_input_is_refused(fitted, tmp_path):
     model, y, fit = fitted
     with pytest.raises(ValueError, match="same model"):
         nmax.sample(random_walk(), y, key=jr.key(0), fit=fit)
     with pytest.raises(ValueError, match="same data"):
         nmax.sample(model, y + 1.0, key=jr.key(0), fit=fit)
-    with pytest.raises(ValueError, match="`target` must lie"):
-        nmax.sample(model, y, key=jr.key(0), fit=fit, target=1.5)
+    for target in (1.5, "0.8", None):
+        with pytest.raises(ValueError, match="`target` must lie"):
+            nmax.sample(model, y, key=jr.key(0), fit=fit, target=target)
+    with pytest.raises(ValueError, match="`checkpoint` must be a file"):
+        nmax.sample(model, y, key=jr.key(0), fit=fit, checkpoint=tmp_path)
+    with pytest.raises(TypeError, match="`fit` must be what nmax.fit returns"):
+        nmax.sample(model, y, key=jr.key(0), fit=nmax.LookaheadGuide())
+    with pytest.raises(ValueError, match="at most 1,000,000 rows"):
+        nmax.sample(model, np.zeros(1_000_001), key=jr.key(0))
     with pytest.raises(TypeError, match="Did you mean `warmup`"):
         nmax.sample(model, y, key=jr.key(0), warm_up=3)
 
@@ -222,6 +254,18 @@ def test_chains_that_disagree_are_found_out():
     walk = np.cumsum(good, axis=1)
     assert mixing(walk).bulk < 50
     assert np.isnan(mixing(np.zeros((2, 10))).rhat)
+
+
+@pytest.mark.stat
+def test_chains_that_agree_seldom_exceed_the_limit_of_rhat():
+    """Independent draws, few of them: 200 cases, each over its limit in at most 1 %; 12 or more happen once in 1e6."""
+    rng = np.random.default_rng(1)
+    cases = [mixing(rng.standard_normal((8, 60))) for _ in range(200)]
+    assert sum(one.rhat > one.limit for one in cases) < 12
+    assert sum(one.rhat > 1.01 for one in cases) > 40  # what a fixed limit would say
+    assert mixing(rng.standard_normal((8, 4_000))).limit == 1.01
+    apart = rng.standard_normal((8, 60)) + np.repeat([0.0, 0.5], 4)[:, None]
+    assert mixing(apart).rhat > mixing(apart).limit
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ SURE = 4.0  # standard errors
 EFFECT = 0.1  # and what a mean, spread or correlation must be off by to matter
 TAIL = 0.005  # share in each tail
 TAIL_EFFECT, BY_CHANCE = 0.02, 3e-5  # share of both tails that matters, and the probability of as many by chance
+MISSED = 0.1  # share of the observations without a forecast that is too large
 FEWEST = 20  # forecasts below which nothing is said
 LEVELS = (0.5, 0.8, 0.95)  # of the central intervals whose coverage is counted
 CONFIDENCE = 0.95  # of the interval around a share
@@ -48,12 +49,14 @@ class Residuals:
         pit: share of the forecasts below what was observed, a column each; NaN where nothing was.
         columns: their names.
         forecast: 5 %, 50 % and 95 % points of the forecasts, of every step; NaN where a stretch begins.
+        unforeseen: observations of each column for which half of the forecasts or more are not finite, by their number.
     """
 
     index: Int[np.ndarray, " time"]
     pit: Float[np.ndarray, "time obs"]
     columns: tuple[str, ...] = ()
     forecast: Float[np.ndarray, "time 3 obs"] | None = None
+    unforeseen: tuple[int, ...] = ()
 
     @property
     def scores(self) -> Float[np.ndarray, "time obs"]:
@@ -118,7 +121,7 @@ def residuals(guide: Guide, series: Series, *, columns: tuple[str, ...] = (), ke
         forecast = np.where(keep[:, :, None, None, None], forecast, np.nan)
     index, pit, forecast = index.reshape(-1), pit.reshape(-1, series.columns), forecast.reshape(-1, 3, series.columns)
     inside = (index >= 1) & (index <= series.length)
-    return Residuals(index[inside], pit[inside], columns, forecast[inside])
+    return _found(index[inside], pit[inside], columns, forecast[inside])
 
 
 def _residuals_of_many(
@@ -135,7 +138,13 @@ def _residuals_of_many(
     inside = (index >= 1) & (index <= np.array(series.lengths)[which][:, None])
     index = np.broadcast_to(index, inside.shape)[inside]
     pit, forecast = (part.reshape(len(which), -1, *part.shape[3:])[inside] for part in (pit, forecast))
-    return Residuals(index, pit, columns, forecast)
+    return _found(index, pit, columns, forecast)
+
+
+def _found(index: np.ndarray, pit: np.ndarray, columns: tuple[str, ...], forecast: np.ndarray) -> Residuals:
+    """As the filter tells them: an infinite share is an observation that nothing useful was forecast for."""
+    missed = np.isinf(pit)
+    return Residuals(index, np.where(missed, np.nan, pit), columns, forecast, tuple(int(n) for n in missed.sum(axis=0)))
 
 
 @eqx.filter_jit
@@ -151,7 +160,7 @@ def _pit(
 
 def by_residuals(found: Residuals) -> tuple[list[Finding], dict[str, Any]]:
     """Mean, spread, tails and memory of the normal scores, column by column."""
-    faults, figures, least = [], {}, 0
+    findings, faults, figures, least = [], [], {}, 0
     for column, scores in enumerate(found.scores.T):
         fine = np.isfinite(scores)
         s = scores[fine]
@@ -169,15 +178,20 @@ def by_residuals(found: Residuals) -> tuple[list[Finding], dict[str, Any]]:
         figures[f"share of extremes{where}"] = extreme / len(s)
         if extreme > TAIL_EFFECT * len(s) and binom.sf(extreme - 1, len(s), 2 * TAIL) < BY_CHANCE:
             faults.append(f"{extreme}{where} lie in the tails where {2 * TAIL * len(s):.0f} should")
+    missed, seen = sum(found.unforeseen), int(np.isfinite(found.pit).sum())
+    if missed > MISSED * (missed + seen):
+        text = f"for {missed} of {missed + seen} observations half of the forecasts or more are not finite numbers"
+        remedy = "Look for states that leave their support, or overflow, on the way from one observation to the next"
+        findings.append(Finding("forecasts", TRUST_MEANS, f"{text}: what the others say of the model is of a part", remedy))
     if faults:
         text = f"the model does not describe the data: of {least} forecasts one observation ahead, " + "; ".join(faults[:4])
         remedy = "Change the model: heavier tails, another noise, or dynamics it leaves out"
-        return [Finding("model", DO_NOT_TRUST, text, remedy)], figures
+        return [*findings, Finding("model", DO_NOT_TRUST, text, remedy)], figures
     if least < FEWEST:
-        return [Finding("model", TRUST, f"only {least} observations: too few to test the model by its forecasts")], figures
-    return [
-        Finding("model", TRUST, f"{least} forecasts one observation ahead are as the model says they should be")
-    ], figures
+        few = f"only {least} forecasts of observations: too few to test the model by them"
+        return [*findings, Finding("model", TRUST, few)], figures
+    fine = f"{least} forecasts one observation ahead are as the model says they should be"
+    return [*findings, Finding("model", TRUST, fine)], figures
 
 
 def _tests(s: np.ndarray) -> dict[str, tuple[float, float, float, float]]:

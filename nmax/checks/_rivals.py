@@ -32,7 +32,7 @@ def by_new_starts(
     settings = LookaheadGuide(layers=0, weighted=1)
     try:
         found = find(settings, model, series, centre, width=None, meter=Silent(), build_key=build_key, key=mode_key)
-    except RuntimeError as error:
+    except (RuntimeError, np.linalg.LinAlgError) as error:
         return [Finding("modes", TRUST_MEANS, f"new starts found no mode: {error}")], {}
     mean, covariance = moments_of(guide, key=own_key)
     rivals = [mode for mode in (*found.modes, *fitted[1:]) if _apart(mode, mean, covariance)]

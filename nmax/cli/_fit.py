@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmax._claim import FINISHED, LOCK, RUN, Claim
+from nmax._store import PARTIAL
 from nmax.cli._data import add_data, table_from
 from nmax.cli._model_file import COPY, SOURCE, add_run, keep_source, model_from, model_of_run
 from nmax.cli._output import InputError, Output, add_json, add_quiet
@@ -15,6 +16,7 @@ from nmax.cli._output import InputError, Output, add_json, add_quiet
 GUIDES = ("lookahead", "nma")
 READING = ("columns", "inputs", "time", "step", "on_disk")  # what to do the fit again takes, and the defaults
 FITTING = ("seed", "guide", "steps", "window", "draws")
+LONG_SAVE = 86_400
 DEFAULTS = {"seed": 0, "guide": "lookahead"}
 
 
@@ -128,7 +130,7 @@ def _together(options: argparse.Namespace) -> bool:
     if any(part is not None for part in given) and not all(part is not None for part in given):
         raise InputError("--coordinator, --processes and --process belong together; pass all of them, or none under Slurm.")
     try:
-        jax.distributed.initialize(*given)
+        jax.distributed.initialize(*given, shutdown_timeout_seconds=LONG_SAVE)  # the others wait while the first one saves
     except (RuntimeError, ValueError) as error:
         raise InputError(
             f"The processes did not meet: {error}. Is the coordinator's port open, are all of them started?"
@@ -187,7 +189,8 @@ def _begin(claim: Claim, options: argparse.Namespace) -> None:
 def _refuse_other_run(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out must be a folder; {folder} is a file.")
-    if folder.is_dir() and {file.name for file in folder.iterdir()} - {LOCK, COPY} and not (folder / SOURCE).exists():
+    files = {file.name for file in folder.iterdir() if not PARTIAL.fullmatch(file.name)} if folder.is_dir() else set()
+    if files - {LOCK, COPY} and not (folder / SOURCE).exists():
         raise InputError(f"--out must be a new folder or one that `nmax fit` has made; {folder} has other files in it.")
 
 

@@ -14,6 +14,7 @@ from nmax.cli._output import InputError, Output, add_json, add_quiet
 from nmax.cli._posterior import add_series, facts_of_series, own_name, posterior_of_run
 from nmax.cli._shares import end_with_parent, in_shares, share_from
 
+CHAINS = 8  # of `nmax.sample`
 LONG = "and --summary keeps only mean, sd and quantiles of each step"
 
 
@@ -110,8 +111,8 @@ def _write_whole(options: argparse.Namespace, file: Path, model: Any, out: Outpu
     folder, key = options.folder, jr.key(options.seed)
     posterior: Any = posterior_of_run(options, model)
     if options.exact:
-        options.resumable = f"nmax sample {shlex.quote(str(folder))} --exact --draws {options.draws} --seed {options.seed}"
-        each, chains = max(options.draws // 8, 4), folder / f"chains-{options.draws}-{options.seed}.npz"
+        options.resumable = f"{_command(options, file)} --exact"
+        each, chains = max(-(-options.draws // CHAINS), 4), folder / f"chains-{options.draws}-{options.seed}.npz"
         quiet = options.quiet or options.json
         posterior = nmax.sample(
             posterior.model, posterior.table, fit=posterior, key=key, draws=each, checkpoint=chains, progress=not quiet

@@ -189,9 +189,10 @@ class LongSeries:
         values, following, next_value = (np.concatenate(part) for part in zip(*filled, strict=True))
         cut = slice(start - low, stop - low)
         beyond = np.isnan(next_value) & (following <= self.length)  # the next entry lies in another stretch
-        for row, column in zip(*np.nonzero(beyond[cut]), strict=True):
-            at = int(following[cut][row, column])
-            next_value[start - low + row, column] = self.source.read(at, at + 1)[0][0, column]
+        beyond[: cut.start], beyond[cut.stop :] = False, False
+        for at in np.unique(following[beyond]):  # a gap of many rows has one end
+            rows, columns = np.nonzero(beyond & (following == at))
+            next_value[rows, columns] = self.source.read(int(at), int(at) + 1)[0][0, columns]
         next_value = np.where(np.isnan(next_value), values, next_value)
         return _named(values[cut], ~np.isnan(y[cut]), following[cut], next_value[cut], inputs[cut])
 

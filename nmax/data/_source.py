@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,12 @@ class ZarrSource(StampedSource):
             raise ValueError(f"{place} must be a Zarr array, or a group with an array `y`; it has {sorted(opened.keys())}.")
         self._y: Any = opened["y"] if is_group else opened
         self._inputs: Any = opened["inputs"] if is_group and "inputs" in opened else None
+        for array in (one for one in (self._y, self._inputs) if one is not None):
+            numbers = np.issubdtype(array.dtype, np.number) and not np.issubdtype(array.dtype, np.complexfloating)
+            if array.ndim not in (1, 2) or not (numbers or array.dtype == bool):
+                raise ValueError(
+                    f"{place} must hold real numbers of shape (rows, columns) or (rows,); got {array.dtype}, {array.shape}."
+                )
         self.rows = self._y.shape[0]
         self.columns, self.input_columns = _names("y", self._y), () if self._inputs is None else _names("u", self._inputs)
         if self._inputs is not None and self._inputs.shape[0] != self.rows:
@@ -182,7 +189,12 @@ class ParquetSource(FileSource):
         import pyarrow.parquet as parquet
 
         super().__init__(place)
-        self._file: Any = parquet.ParquetFile(place)
+        try:
+            self._file: Any = parquet.ParquetFile(place)
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"{place} must be a whole Parquet file; Arrow cannot read it: {error}. Write it again."
+            ) from error
         names = self._file.schema_arrow.names
         self.input_columns = tuple(inputs or ())
         self.columns = tuple(columns or (name for name in names if name not in self.input_columns))
@@ -199,6 +211,7 @@ class ParquetSource(FileSource):
         self._edges = np.concatenate([[0], np.cumsum(counts)])
         self.rows = int(self._edges[-1])
         self._last: tuple[int, np.ndarray] | None = None
+        self._alone = threading.Lock()  # rows are read ahead by a thread
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Source.read`; the last group that was read is kept."""
@@ -212,11 +225,13 @@ class ParquetSource(FileSource):
         return rows[:, : len(self.columns)], rows[:, len(self.columns) :]
 
     def _group(self, number: int) -> np.ndarray:
-        if self._last is None or self._last[0] != number:
-            table = self._file.read_row_group(number, columns=[*self.columns, *self.input_columns])
-            columns = [table.column(name).to_numpy(zero_copy_only=False) for name in (*self.columns, *self.input_columns)]
-            self._last = number, np.stack([np.asarray(column, np.float64) for column in columns], axis=1)
-        return self._last[1]
+        names = [*self.columns, *self.input_columns]
+        with self._alone:
+            if self._last is None or self._last[0] != number:
+                table = self._file.read_row_group(number, columns=names)
+                columns = [table.column(name).to_numpy(zero_copy_only=False) for name in names]
+                self._last = number, np.stack([np.asarray(column, np.float64) for column in columns], axis=1)
+            return self._last[1]
 
 
 def source(place: str | os.PathLike[str], **options: Any) -> Source:
@@ -237,7 +252,7 @@ def source(place: str | os.PathLike[str], **options: Any) -> Source:
 
 
 def _stamp_of(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return found.st_size, found.st_mtime_ns  # some file systems give a file another number each time it is looked at
 
 
 def _is_number(kind: Any) -> bool:

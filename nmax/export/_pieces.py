@@ -41,16 +41,25 @@ class Pieces:
             prepare: writes to the new folder what does not belong to any piece.
         """
         (self._partial / DONE).mkdir(parents=True, exist_ok=True)
-        request = plain({**request, "pieces": self.count})
         with self._alone():
             if self.folder.exists():  # others were done before this one had begun
                 shutil.rmtree(self._partial, ignore_errors=True)
                 raise FileExistsError(f"{self.folder} is there already; ask for another one.")
-            if not (self._partial / REQUEST).exists():
+            if not (self._partial / REQUEST).exists() or not self.content.exists():
                 shutil.rmtree(self.content, ignore_errors=True)
+                for mark in (self._partial / DONE).iterdir():
+                    mark.unlink()
                 prepare(self.content)
-                write_json(self._partial / REQUEST, request)
-        kept = read_json(self._partial / REQUEST)
+                write_json(self._partial / REQUEST, plain({**request, "pieces": self.count}))
+        self.check(request)
+
+    def check(self, request: dict[str, Any]) -> None:
+        """Refuse a folder that was begun for another request."""
+        try:
+            kept = read_json(self._partial / REQUEST)
+        except FileNotFoundError:
+            return
+        request = plain({**request, "pieces": self.count})
         if other := sorted(name for name in {*kept, *request} if kept.get(name) != request.get(name)):
             said = "; ".join(f"{name} was {kept.get(name)!r}, is {request.get(name)!r}" for name in other)
             raise ValueError(

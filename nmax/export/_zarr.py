@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,8 @@ from xarray.conventions import encode_cf_variable
 
 from nmax._check import check_count, check_key
 from nmax._forecast import Forecast
+from nmax._identity import data_identity
+from nmax._store import plain
 from nmax.export._pieces import Pieces
 from nmax.export._source import Source, source_of
 from nmax.export._tree import forecast_of, small_groups, stretch, summary_of_stretch
@@ -52,18 +56,24 @@ def to_zarr(
     source = source_of(posterior, draws, paths, key=key)
     rows = posterior.series.length + 1
     part_of = summary_of_stretch if summary else stretch
-    pieces = Pieces(folder, -(-rows // chunk))
+    pieces, request = Pieces(folder, -(-rows // chunk)), _request(source, chunk, summary, made)
+    pieces.check(request)
+
+    @functools.lru_cache(maxsize=1)
+    def piece(number: int) -> dict[str, xr.Dataset]:
+        return part_of(source, number * chunk, min((number + 1) * chunk, rows))
 
     def prepare(content: Path) -> None:
         xr.DataTree.from_dict(small_groups(source, made), name="nmax").to_zarr(content, mode="w", **PLAIN)
-        for group, part in part_of(source, 0, min(chunk, rows)).items():
+        for group, part in piece(first).items():
             _made_room(part, content, group, min(chunk, rows), rows)
 
-    pieces.begin(_request(source, chunk, summary, made), prepare)
+    first = next(pieces.open(share), 0)
+    piece(first)  # what is compiled for it is compiled now, while nobody waits: others are kept out while it is prepared
+    pieces.begin(request, prepare)
     for number in pieces.open(share):
-        start, stop = number * chunk, min((number + 1) * chunk, rows)
-        for group, part in part_of(source, start, stop).items():
-            _put(part, pieces.content / group, slice(start, stop))
+        for group, part in piece(number).items():
+            _put(part, pieces.content / group, slice(number * chunk, min((number + 1) * chunk, rows)))
         pieces.done(number)
         told()
     pieces.finish(lambda content: zarr.consolidate_metadata(str(content), zarr_format=2))
@@ -105,13 +115,14 @@ def _encoding(variable: xr.Variable) -> dict[str, str]:
 
 
 def _request(source: Source, chunk: int, summary: bool, forecast: Forecast | None) -> dict[str, Any]:
-    """What a folder is asked for; draws of θ stand for the fit and the key that they come from."""
+    """What a folder is asked for; draws of θ stand for the fit and the key. Several series share θ, hence the data."""
     digest = hashlib.sha256()
     for name in sorted(source.theta):
         digest.update(np.ascontiguousarray(source.theta[name]).tobytes())
     ahead = "" if forecast is None else hashlib.sha256(np.ascontiguousarray(forecast.y).tobytes()).hexdigest()
     shape = {"rows": source.posterior.series.length + 1, "draws": len(source.draw), "paths": len(source.path_draw)}
-    return {**shape, "chunk": chunk, "summary": summary, "theta": digest.hexdigest(), "forecast": ahead}
+    data = hashlib.sha256(json.dumps(plain(data_identity(source.posterior.series)), sort_keys=True).encode()).hexdigest()
+    return {**shape, "data": data, "chunk": chunk, "summary": summary, "theta": digest.hexdigest(), "forecast": ahead}
 
 
 def _share(share: tuple[int, int]) -> tuple[int, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import linecache
+import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ TRACED = (
     jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
     jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
 )
 
 
@@ -27,7 +30,7 @@ def own_functions(model: Any) -> Iterator[None]:
         yield
     except KeyError as error:
         names, asked = list(model.parameters.distributions), error.args[0] if error.args else None
-        if not isinstance(asked, str) or asked in names:
+        if not isinstance(asked, str) or asked in names or not _asked_of_theta(error, names):
             raise
         near = difflib.get_close_matches(asked, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else "give it a prior, or take another name."
@@ -41,6 +44,14 @@ def own_functions(model: Any) -> Iterator[None]:
             f"{_place(error)} cannot be compiled. Write `jnp.exp` in place of `np.exp` or `math.exp`, "
             "`jnp.where(condition, one, other)` in place of `if`, and no `float(...)` of a state or a parameter."
         ) from error
+
+
+def _asked_of_theta(error: BaseException, names: list[str]) -> bool:
+    """Whether the line that failed looks something up in θ, and not in a dictionary of the user's own."""
+    frame, number = list(traceback.walk_tb(error.__traceback__))[-1]
+    line = linecache.getline(frame.f_code.co_filename, number, frame.f_globals)
+    thetas = [name for name, value in frame.f_locals.items() if isinstance(value, dict) and set(value) == set(names)]
+    return any(re.search(rf"\b{re.escape(name)}\s*\[", line) for name in thetas) if line else bool(thetas)
 
 
 def _place(error: BaseException) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from nmax._draws import LEAST, RHAT, Draws
+import numpy as np
+
+from nmax._draws import LEAST, Draws
 from nmax._posterior import Posterior
 from nmax.checks import DO_NOT_TRUST, TRUST, TRUST_MEANS, Check, Finding
 from nmax.report._html import Markup, bullets, joined, paragraphs, sentence, tag
@@ -66,11 +68,11 @@ def _unchecked(fit: Posterior) -> Markup:
 
 def _of_chains(draws: Draws) -> Markup:
     warnings = draws.warnings()
-    worst = max((one.rhat for one in draws.mixing.values()), default=math.nan)
+    worst = max(draws.mixing.values(), key=lambda one: np.nan_to_num(one.rhat, nan=np.inf))
     fewest = min((min(one.bulk, one.tail) for one in draws.mixing.values()), default=math.nan)
     lead = (
-        f"Draws from the exact posterior, as far as the chains have mixed: R-hat is at most {fixed(worst, 3)} "
-        f"(it should be at most {RHAT}), every parameter has at least "
+        f"Draws from the exact posterior, as far as the chains have mixed: R-hat is at most {fixed(worst.rhat, 3)} "
+        f"(it should be at most {fixed(worst.limit, 3)}), every parameter has at least "
         f"{count(round(fewest)) if math.isfinite(fewest) else '–'} effective draws (at least {LEAST}), and "
         f"{plural(draws.divergences, 'trajectory', 'trajectories')} diverged."
     )
