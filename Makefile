@@ -22,7 +22,7 @@ lint: env
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not extra" --durations=25
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not extra" --durations=100
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile

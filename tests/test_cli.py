@@ -138,7 +138,7 @@ def test_paths_that_were_stopped_go_on_by_the_same_command(here, capsys, monkeyp
 
     def stopped(self, draws, **stretch):
         starts.append(stretch["start"])
-        if len(starts) == 3:
+        if len(starts) == 2:
             raise KeyboardInterrupt
         return path(self, draws, **stretch)
 
@@ -161,10 +161,18 @@ def test_processes_that_fail_are_reported(here, capsys, monkeypatch):
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with pytest.raises(InputError, match="there is none"):
-        in_shares(["sample", "nowhere", "--out", "paths.zarr"], 1, lambda: None)
+        in_shares(["sample", "nowhere", "--out", "paths.zarr"], 2, lambda: None, lambda told: None)
     (here / "breaks.py").write_text("import os\nos._exit(7)\n", encoding="utf-8")
     with pytest.raises(ShareError, match="it ended with code 7"):
-        in_shares(["sample", "run", "--out", "paths.zarr", "--model", "breaks.py"], 2, lambda: None)
+        in_shares(["sample", "run", "--out", "paths.zarr", "--model", "breaks.py"], 3, lambda: None, lambda told: None)
+
+    def until_told(told):  # this one's own share goes on until it is told of the other's failure
+        for _ in range(600):
+            told()
+            time.sleep(0.1)
+
+    with pytest.raises(ShareError, match="it ended with code 7"):
+        in_shares(["sample", "run", "--out", "paths.zarr", "--model", "breaks.py"], 2, lambda: None, until_told)
     shares = list(shares_of_cores(3))
     assert len(shares) == 3
     if shares[0] is not None:

@@ -165,7 +165,8 @@ def test_pre_training_at_given_parameters_starts_there():
 
 @pytest.mark.slow
 @pytest.mark.stat
-@pytest.mark.parametrize("name", ["lv-dense", pytest.param("all", marks=pytest.mark.extra)])
+@pytest.mark.extra
+@pytest.mark.parametrize("name", ["all"])
 def test_the_paper_is_reproduced_in_short(name, tmp_path, monkeypatch, capsys):
     """The shortened form of experiments: every claim that speaks of it holds."""
     monkeypatch.setenv("NMAX_REFERENCE", str(SHARED / "reference"))
@@ -173,5 +174,5 @@ def test_the_paper_is_reproduced_in_short(name, tmp_path, monkeypatch, capsys):
     code = cli.main(["reproduce", name, "--quick", "--json", "--out", str(tmp_path)])
     report = json.loads(capsys.readouterr().out)
     assert code == 0, report
-    assert len(report) >= (3 if name == "all" else 1)
+    assert len(report) >= 3
     assert any(claim["holds"] for one in report.values() for claim in one["claims"])

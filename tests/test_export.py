@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import shutil
 
 import jax
 import jax.random as jr
@@ -142,7 +143,7 @@ def test_zarr_that_was_stopped_goes_on_and_is_the_same(fitted, tmp_path, monkeyp
 
     def stopped(self, n, **o):
         starts.append(o["start"])
-        if len(starts) == 4:
+        if len(starts) == 3:
             raise KeyboardInterrupt
         return path(self, n, **o)
 
@@ -152,10 +153,26 @@ def test_zarr_that_was_stopped_goes_on_and_is_the_same(fitted, tmp_path, monkeyp
     assert not (tmp_path / "stopped.zarr").exists()  # a half-written folder is never taken for a whole one
     with pytest.raises(ValueError, match="paths was 5, is 6"):
         fitted.to_zarr(tmp_path / "stopped.zarr", **options | {"paths": 6})
+    other = copy.copy(fitted)  # as of several series that share θ
+    other.series = dataclasses.replace(fitted.series, values=fitted.series.values + 1.0)
+    with pytest.raises(ValueError, match="data was"):
+        other.to_zarr(tmp_path / "stopped.zarr", **options)
     starts.clear()
     fitted.to_zarr(tmp_path / "stopped.zarr", **options)
     assert starts == [32, 48]  # what was there is not made again
     with xr.open_datatree(whole, engine="zarr") as one, xr.open_datatree(tmp_path / "stopped.zarr", engine="zarr") as other:
+        for name, group in one.children.items():
+            xr.testing.assert_equal(other[name].to_dataset(), group.to_dataset())
+
+
+def test_zarr_whose_process_was_killed_before_its_last_step_is_made_again(fitted, tmp_path):
+    options = {"draws": 30, "paths": 5, "chunk": 16, "key": jr.key(1)}
+    whole = fitted.to_zarr(tmp_path / "whole.zarr", **options)
+    fitted.to_zarr(tmp_path / "killed.zarr", share=(0, 2), **options)
+    partial = tmp_path / ".killed.zarr.partial"
+    shutil.rmtree(partial / "content")  # it was put in its place, and taken away from there
+    fitted.to_zarr(tmp_path / "killed.zarr", **options)
+    with xr.open_datatree(whole, engine="zarr") as one, xr.open_datatree(tmp_path / "killed.zarr", engine="zarr") as other:
         for name, group in one.children.items():
             xr.testing.assert_equal(other[name].to_dataset(), group.to_dataset())
 

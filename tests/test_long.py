@@ -10,7 +10,8 @@ import pytest
 
 import nmax
 from nmax._scores import Scores
-from nmax.data import LongSeries, Windows, make_series, source, statistics_of
+from nmax._series_file import keep_table, read_table
+from nmax.data import LongSeries, Windows, as_table, make_series, source, statistics_of
 from nmax.data._ahead import read_ahead
 from nmax.data._long import ALIGNED
 from nmax.guides import stretches
@@ -79,6 +80,29 @@ def test_scores_of_windows_are_those_of_the_series_in_memory(tmp_path, settings)
     in_memory, from_disk = (Scores(guide, series, windows)(theta, number, key=jr.key(1)) for series in (whole, long))
     np.testing.assert_allclose(from_disk[0], in_memory[0], rtol=1e-5, atol=1e-3)
     np.testing.assert_allclose(from_disk[1], in_memory[1], rtol=1e-3, atol=1e-2)
+
+
+def test_the_end_of_a_long_gap_is_read_once(tmp_path, monkeypatch):
+    y = np.full((10 * ALIGNED, 2), np.nan, np.float32)
+    y[::5_000] = 1.0
+    y[7] = 2.0
+    series, whole, reads = on_disk(tmp_path, y), make_series(y), []
+    real = series.source.read
+    monkeypatch.setattr(series.source, "read", lambda start, stop: (reads.append(stop - start), real(start, stop))[1])
+    part = series.arrays(100, 800)
+    assert reads == [ALIGNED, 1]
+    np.testing.assert_array_equal(part["next_value"], whole.next_value[100:800])
+    np.testing.assert_array_equal(part["next_observed"], whole.next_observed[100:800])
+
+
+def test_a_link_to_a_file_is_resumed_by_its_own_name(tmp_path):
+    (tmp_path / "store").mkdir()
+    np.save(tmp_path / "store" / "cdef", rows()[:200])
+    (tmp_path / "store" / "cdef.npy").rename(tmp_path / "store" / "cdef")
+    (tmp_path / "y.npy").symlink_to(tmp_path / "store" / "cdef")
+    (tmp_path / "run").mkdir()
+    keep_table(as_table(source(tmp_path / "y.npy")), tmp_path / "run")
+    assert len(read_table(tmp_path / "run").y) == 200
 
 
 def test_rows_beyond_those_that_are_read_do_not_matter(tmp_path):
@@ -189,6 +213,8 @@ def test_a_zarr_folder_that_changes_is_noticed(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_a_series_is_refused(tmp_path):
+    import zarr
+
     bad = rows()
     bad[2_345] = np.inf
     np.save(tmp_path / "bad.npy", bad)
@@ -200,6 +226,14 @@ def test_what_cannot_be_a_series_is_refused(tmp_path):
     np.save(tmp_path / "text.npy", np.array(["a", "b"]))
     with pytest.raises(ValueError, match="must hold numbers"):
         source(tmp_path / "text.npy")
+    zarr.open_array(str(tmp_path / "one.zarr"), mode="w", shape=(), dtype="f4")
+    zarr.open_array(str(tmp_path / "cube.zarr"), mode="w", shape=(5, 2, 3), dtype="f4")
+    for name in ("one.zarr", "cube.zarr"):
+        with pytest.raises(ValueError, match=r"must hold real numbers of shape \(rows, columns\)"):
+            source(tmp_path / name)
+    (tmp_path / "half.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(ValueError, match=r"half.parquet must be a whole Parquet file"):
+        source(tmp_path / "half.parquet")
     (tmp_path / "y.csv").write_text("y\n1\n")
     with pytest.raises(ValueError, match=r"\.npy, \.parquet, \.zarr"):
         source(tmp_path / "y.csv")

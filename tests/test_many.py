@@ -184,7 +184,7 @@ def estimate_of_theta(guide):
     return jax.flatten_util.ravel_pytree(eqx.filter_jit(jax.grad(own))(params))[0]
 
 
-@pytest.mark.parametrize("kind", ["plain", "look-ahead"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("look-ahead", marks=pytest.mark.extra)])
 def test_the_balance_of_every_series_is_zero_and_nothing_lies_beyond_its_end(kind, key):
     """What the longest series has rows for, a shorter one has not: λ, D and the states there are those of no step."""
     series, guide = problem(kind)
@@ -224,6 +224,7 @@ def test_rows_of_other_series_do_not_matter():
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
+@pytest.mark.extra
 def test_the_score_of_a_whole_series_among_others_is_that_of_it_alone(key):
     series, guide = problem("look-ahead")
     flat = guide.theta(jnp.array([0.3, -0.7]))[0]
@@ -459,6 +460,7 @@ def test_results_hold_theta_of_all_series_and_no_paths(fitted, tmp_path):
         assert tree.attrs["steps"] == sum(len(y) - 1 for y in each)
 
 
+@pytest.mark.extra
 def test_from_the_disk_as_in_memory(fitted, tmp_path):
     each, _, fit = fitted
     for k, y in enumerate(each):

@@ -36,6 +36,7 @@ def both(tmp_path_factory):
     return nmax.fit(MODEL, y, **options), nmax.fit(MODEL, source(folder / "y.npy"), out=folder / "run", **options), folder
 
 
+@pytest.mark.extra
 def test_statistics_of_some_columns_are_not_those_of_others(tmp_path):
     y = data().ravel()
     file = parquet(tmp_path / "x.parquet", a=y, b=2 * y + 1, c=np.zeros(len(y)))

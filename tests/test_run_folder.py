@@ -27,11 +27,12 @@ from nmax._identity import described_distribution, model_identity
 from nmax._lock import locked
 from nmax._progress import Silent
 from nmax._run_folder import save_results
-from nmax._series_file import STATISTICS
+from nmax._series_file import STATISTICS, keep_table, read_table
 from nmax._step import History
 from nmax._store import DamagedFileError, read_arrays, write_arrays, write_bytes
 from nmax._trees import named_leaves, with_leaves
 from nmax.cli import main
+from nmax.data import as_table
 
 THETA = {"intercept": 5.0, "coefficient": 0.5, "noise": 3.0}
 PLAIN = {
@@ -193,6 +194,35 @@ def test_another_model_or_data_or_settings_are_refused_and_named(finished):
     wider = dataclasses.replace(model, prior={**model.prior, "noise": dist.LogNormal(0.0, 11.0)})
     with pytest.raises(ValueError, match="model.prior.noise"):
         nmax.load(folder, wider)
+
+
+def test_a_folder_without_run_json_is_taken_only_if_nothing_in_it_can_be_lost_or_mistaken(finished, tmp_path):
+    model, table, _, fit = finished
+    brief = {"key": jr.key(0), "progress": False, "guide": nmax.MovingAverageGuide(), "steps": 1, "pretrain": 0}
+    for name, content in (("data.npz", b"a user's own"), ("summary.json", b"{}"), ("history.csv", b"1,2")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_bytes(content)
+        with pytest.raises(FileExistsError, match=f"no run.json, but another {name}"):
+            nmax.fit(model, table, out=folder, **brief)
+        with pytest.raises(FileExistsError, match=f"no run.json, but another {name}"):
+            fit.save(folder)
+        assert (folder / name).read_bytes() == content
+    stale = tmp_path / "stale"
+    (stale / "checkpoints").mkdir(parents=True)
+    write_arrays(stale / "checkpoints" / "step-0000000100.npz", {"a": np.zeros(1)}, {})
+    with pytest.raises(FileExistsError, match="checkpoints/ of a run that it no longer says anything of"):
+        nmax.fit(model, table, out=stale, **brief)
+
+
+def test_the_data_of_a_fit_that_never_began_do_not_outlive_it(tmp_path):
+    np.save(tmp_path / "y.npy", data())
+    folder = tmp_path / "run"
+    folder.mkdir()
+    keep_table(as_table(nmax.source(tmp_path / "y.npy")), folder)  # and then the process was killed
+    kept = as_table(data() + 1.0)
+    keep_table(kept, folder)
+    np.testing.assert_array_equal(read_table(folder).y, kept.y)
 
 
 def test_a_distribution_is_described_by_its_numbers():

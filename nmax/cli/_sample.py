@@ -50,10 +50,13 @@ def run(options: argparse.Namespace) -> int:
     out, folder = Output(options), options.folder
     if options.share is not None:
         return _write_share(options)
-    model = model_of_run(folder, options.model)
-    file = _file(options, model, out)
     if options.processes < 1:
         raise InputError(f"--processes must be 1 or more; got {options.processes}.")
+    if options.out is not None and options.out.suffix not in (".nc", ".zarr"):
+        raise InputError(f"--out must be a .nc or a .zarr file; got {options.out}.")
+    several = options.processes > 1 and not options.exact  # they begin at once, before this process has loaded anything
+    model = None if several else model_of_run(folder, options.model)
+    file = _place(options) if several else _file(options, model, out)
     if file.suffix != ".zarr" and (options.summary or options.processes > 1 or options.chunk):
         raise InputError(f"--summary, --processes and --chunk are for a .zarr; got --out {file}. Pass another --out.")
     if options.exact and (options.summary or options.processes > 1):
@@ -72,12 +75,15 @@ def run(options: argparse.Namespace) -> int:
     return out.end()
 
 
+def _place(options: argparse.Namespace) -> Path:
+    """Where several processes write to: to Zarr."""
+    return options.out or own_name(options, "summary.zarr" if options.summary else "samples.zarr")
+
+
 def _file(options: argparse.Namespace, model: Any, out: Output) -> Path:
     """Where to write; a long series goes to Zarr unless the user says otherwise."""
     from nmax.export import LARGEST
 
-    if options.out is not None and options.out.suffix not in (".nc", ".zarr"):
-        raise InputError(f"--out must be a .nc or a .zarr file; got {options.out}.")
     data = facts_of_series(options)
     rows, numbers = data["rows"], data["columns"] + model.state_size
     paths = min(options.paths, options.draws)
@@ -144,7 +150,13 @@ def _write_zarr(options: argparse.Namespace, file: Path, model: Any) -> None:
         with _bar(options, file) as told:
             if options.processes > 1:
                 command = shlex.split(options.resumable.removeprefix("nmax "))
-                in_shares([*command, "--quiet"], options.processes, told)
+                count = options.processes
+
+                def own(told) -> None:
+                    with contextlib.suppress(FileExistsError):  # the others were done before this one had begun
+                        _written(options, file, model_of_run(options.folder, options.model), told, share=(0, count))
+
+                in_shares([*command, "--quiet"], count, told, own)
             else:
                 _written(options, file, model, told)
 

@@ -1,7 +1,8 @@
-"""Paths written by several processes of this machine: each has its share of the pieces and of the cores."""
+"""Paths written by several processes of this machine, this one too: each has its share of the pieces and the cores."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
 from nmax.cli._output import InputError
@@ -22,34 +23,55 @@ class ShareError(RuntimeError):
     """One of the processes that share the work has failed."""
 
 
-def in_shares(command: Sequence[str], count: int, told) -> None:
+def in_shares(command: Sequence[str], count: int, told: Callable[[], object], own: Callable[[Callable], object]) -> None:
     """Run a command of `nmax` in so many processes, each with `--share K/N` and a part of the cores, until all are done.
 
-    If one fails the others are stopped, too; so they are when this process is interrupted, or dies.
+    The first share is this process's own. If one fails the others are stopped, too; so they are when this process is
+    interrupted, or dies.
 
     Args:
         command: arguments of `nmax`.
         count: how many processes.
         told: called now and then while they are at work.
+        own: does the share 0/count, and calls what it is passed now and then.
     """
     running: list[tuple[subprocess.Popen, IO[bytes]]] = []
-    try:
-        for number, cores in enumerate(shares_of_cores(count)):
-            said = tempfile.TemporaryFile()
-            running.append((_begun([*command, "--share", f"{number}/{count}"], cores, said), said))
-        while any(process.poll() is None for process, _ in running):
-            told()
-            if any(process.poll() for process, _ in running):
-                break
-            time.sleep(LOOK)
+
+    def look() -> None:
         told()
         for process, said in running:
             if process.poll():
                 _refuse(process.returncode, said)
+
+    try:
+        mine, *others = shares_of_cores(count)
+        for number, cores in enumerate(others, start=1):
+            said = tempfile.TemporaryFile()
+            running.append((_begun([*command, "--share", f"{number}/{count}"], cores, said), said))
+        with _only(mine):
+            own(look)
+        while any(process.poll() is None for process, _ in running):
+            look()
+            time.sleep(LOOK)
+        look()
     finally:
         _stop([process for process, _ in running])
         for _, said in running:
             said.close()
+
+
+@contextlib.contextmanager
+def _only(cores: set[int] | None) -> Iterator[None]:
+    """On some cores alone; what threads are begun within have as many as they are."""
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def shares_of_cores(count: int) -> Iterator[set[int] | None]:
@@ -81,10 +103,7 @@ def share_from(text: str) -> tuple[int, int]:
 
 def _begun(arguments: Sequence[str], cores: set[int] | None, said: IO[bytes]) -> subprocess.Popen:
     """A process on some cores: it has them from its first moment, so that its threads are as many as they are."""
-    mine = None if cores is None else os.sched_getaffinity(0)
-    if cores is not None:
-        os.sched_setaffinity(0, cores)
-    try:
+    with _only(cores):
         return subprocess.Popen(
             [sys.executable, "-m", "nmax", *arguments],
             stdin=subprocess.PIPE,
@@ -92,9 +111,6 @@ def _begun(arguments: Sequence[str], cores: set[int] | None, said: IO[bytes]) ->
             stderr=said,
             start_new_session=True,  # Ctrl-C goes to this process alone, which passes it on
         )
-    finally:
-        if mine is not None:
-            os.sched_setaffinity(0, mine)
 
 
 def _refuse(code: int, said: IO[bytes]) -> None:
