@@ -1,6 +1,6 @@
 """`nmax.sample` on the reference series: right to within its error, and how long to 1,000 effective draws.
 
-    python benchmarks/sample.py SHARED [NAME ...] [--rival] [--draws 300]
+    python benchmarks/sample.py SHARED [NAME ...] [--rival] [--draws 150]
 
 SHARED is the folder that holds `reference/`. With `--rival` NumPyro's NUTS runs on the same model beside it, in the
 parametrisation that suits the model: the path as it is, or innovations for the components that are seen badly. It is started

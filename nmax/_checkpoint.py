@@ -6,7 +6,8 @@ import contextlib
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +40,9 @@ class Keeper:
         del name, written, read
         return make()
 
+    def forget(self, names: str) -> None:
+        """Remove stages that a later one has made superfluous, by a pattern of their names."""
+
     def due(self, *, now: bool = False) -> bool:
         """Whether the state of training is to be written."""
         del now
@@ -50,6 +54,24 @@ class Keeper:
     def read(self) -> tuple[Arrays, Facts] | None:
         """The last good state of training, if there is one."""
         return None
+
+
+_KEEPER: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
+
+
+@contextlib.contextmanager
+def keeping(keeper: Keeper) -> Iterator[None]:
+    """Within, whatever takes long is kept by this keeper as it is made."""
+    before = _KEEPER.set(keeper)
+    try:
+        yield
+    finally:
+        _KEEPER.reset(before)
+
+
+def keeper_here() -> Keeper:
+    """Who keeps what takes long; nobody by default."""
+    return _KEEPER.get() or Keeper()
 
 
 class FolderKeeper(Keeper):
@@ -85,6 +107,13 @@ class FolderKeeper(Keeper):
         value = make()
         self._write(file, *written(value))
         return value
+
+    def forget(self, names: str) -> None:
+        """See `Keeper.forget`."""
+        if self.together is None or self.together.first:
+            with contextlib.suppress(OSError):
+                for file in self.folder.glob(f"{names}.npz"):
+                    file.unlink(missing_ok=True)
 
     def due(self, *, now: bool = False) -> bool:
         """Every so many seconds, or now."""

@@ -16,7 +16,7 @@ from jaxtyping import PRNGKeyArray
 
 from nmax._asked import check_start, checked_goal, checked_instance, checked_settings, checked_window
 from nmax._check import check_count, check_key, check_positive, names_its_options
-from nmax._checkpoint import Keeper
+from nmax._checkpoint import Keeper, keeping
 from nmax._claim import Claim
 from nmax._convergence import Converged, with_theta_settled
 from nmax._find import Found
@@ -215,7 +215,9 @@ def _fit_lookahead(
     def found_before(make: Callable[[], Found]) -> Found:
         return keeper.stage("found", make, stages.found_written, stages.found_read)
 
-    located = keeper.stage("located", located_now, stages.located_written, stages.located_read)
+    with keeping(keeper):
+        located = keeper.stage("located", located_now, stages.located_written, stages.located_read)
+    keeper.forget("pass-*")
     guide, notes = located.guide, described(located, series)
     if guide.encoder is None:
         meter.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,6 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from nmax._checkpoint import keeper_here
 from nmax._objective import noise_size, stretch_ratio
 from nmax._processes import Processes, processes
 from nmax.data import Series, Windows, read_ahead
@@ -20,6 +22,7 @@ from nmax.lookahead import Reference
 
 LANES = 24  # windows a call
 PARTS = 4  # of a value
+LONG_PASS = 256  # calls from which what a pass has found is kept, where there is somewhere to keep it
 TOGETHER = 1_024 * LANES  # windows whose draws are weighted at a time
 
 
@@ -65,6 +68,24 @@ class Scores:
     def parts(self, theta, number, *, key, noise=None) -> tuple[np.ndarray, np.ndarray]:
         """The same, with values as columns: dynamics, data, entropy, balance."""
         noise = np.arange(len(number)) if noise is None else noise
+        if len(number) < LONG_PASS * LANES or not (keeper := keeper_here()).keeps:
+            return self._parts(theta, number, noise, key)
+        return keeper.stage(
+            f"pass-{self._named(theta, number, noise, key)}",
+            lambda: self._parts(theta, number, noise, key),
+            lambda found: (dict(zip(("values", "gradients"), found, strict=True)), {}),
+            lambda arrays, _: (arrays["values"], arrays["gradients"]),
+        )
+
+    def _named(self, theta: np.ndarray, number: np.ndarray, noise: np.ndarray, key: PRNGKeyArray) -> str:
+        """A checksum of all that a pass depends on beside model and data."""
+        digest = hashlib.sha256(f"{self.guide.block} {self.guide.buffer} {self.windows.width}".encode())
+        arrays = (jr.key_data(key), theta, number, noise, *jax.tree.leaves(eqx.filter(self.guide, eqx.is_array)))
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:16]
+
+    def _parts(self, theta: np.ndarray, number: np.ndarray, noise: np.ndarray, key: PRNGKeyArray):
         batches = [slice(start, start + LANES) for start in range(0, len(number), LANES)]
         if (together := processes()) is not None and len(batches) > 1:
             return self._parts_together(together, batches, theta, number, noise, key)

@@ -27,6 +27,7 @@ from nmax._identity import described_distribution, model_identity
 from nmax._lock import locked
 from nmax._progress import Silent
 from nmax._run_folder import save_results
+from nmax._scores import LANES, Scores
 from nmax._series_file import STATISTICS, keep_table, read_table
 from nmax._step import History
 from nmax._store import DamagedFileError, read_arrays, write_arrays, write_bytes
@@ -446,6 +447,34 @@ def test_neural_layers_of_the_look_ahead_are_kept_too(tmp_path, monkeypatch):
 
 
 HOLDER = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(flush=True); time.sleep(99)"
+
+
+def test_passes_over_a_long_series_are_kept_until_q_has_settled(tmp_path, monkeypatch):
+    monkeypatch.setattr("nmax._scores.LONG_PASS", 2)
+    y, model = data(5_000), nmax.models.ar1()
+    options = {"key": jr.key(0), "guide": nmax.LookaheadGuide(block=32, buffer=16, layers=0), "progress": False}
+    real, passes = Scores._parts, []
+
+    def counted(self, theta, number, noise, key):
+        if len(number) >= 2 * LANES:
+            passes.append(1)
+            if len(passes) == stop:
+                raise KeyboardInterrupt
+        return real(self, theta, number, noise, key)
+
+    monkeypatch.setattr(Scores, "_parts", counted)
+    stop = None
+    whole = nmax.fit(model, y, **options)
+    every, stop = len(passes), len(passes) - 2
+    passes.clear()
+    with pytest.raises(KeyboardInterrupt):
+        nmax.fit(model, y, out=tmp_path / "run", **options)
+    assert list((tmp_path / "run" / "checkpoints").glob("pass-*.npz"))
+    passes.clear()
+    rest = nmax.fit(model, y, out=tmp_path / "run", **options)
+    assert len(passes) == 3 < every
+    same(whole.guide, rest.guide)
+    assert not list((tmp_path / "run" / "checkpoints").glob("pass-*.npz"))
 
 
 def test_two_runs_in_one_folder_are_refused_until_the_first_is_dead(tmp_path, monkeypatch, capsys):
