@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 
-def crps(ensemble: Float[np.ndarray, "draw *shape"], y: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+def crps(ensemble: Float[np.ndarray, "draw *shape"], y: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:  # noqa: F821
     r"""$\frac1n \sum_i |x_i - y| - \frac1{2n(n-1)} \sum_{i,j} |x_i - x_j|$: in the unit of y, lower is better.
 
     The fair form: its mean over ensembles is the score of the distribution they are drawn from, whatever their size. The

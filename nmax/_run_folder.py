@@ -24,6 +24,7 @@ from nmax._step import History
 from nmax._store import (
     DamagedFileError,
     plain,
+    read_arrays,
     read_json,
     remove_partials,
     whole_file,

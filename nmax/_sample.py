@@ -79,17 +79,11 @@ def sample(
     key = check_key(key)
     draws, chains = check_count("draws", draws, least=4), check_count("chains", chains)
     warmup = check_count("warmup", warmup, least=0)
-    target = _rate(target)
-    if checkpoint is not None and Path(checkpoint).is_dir():
-        raise ValueError(
-            f"`checkpoint` must be a file; {checkpoint} is a folder. Pass {Path(checkpoint) / 'chains.npz'}, say."
-        )
-    if fit is not None and not isinstance(fit, Posterior):
-        raise TypeError(f"`fit` must be what nmax.fit returns for one series; got {type(fit).__name__}. It may be left out.")
+    target, given = _rate(target), fit is not None
+    _check_kinds(checkpoint, fit)
     guide_key, chain_key = jr.split(key)
     table = one_table(y, inputs, step=getattr(model, "dt", None))
     _check_length(len(table.y))
-    given = fit is not None
     series = make_series(table.y, table.inputs)
     if fit is None:
         check_model(model, series)
@@ -109,6 +103,14 @@ def sample(
     seconds = time.perf_counter() - start
     notes = (*table.notes, *rivals(fit.modes, model))
     return Draws(density, table, record, seconds, notes, drawing, nearest_rival(fit.modes))
+
+
+def _check_kinds(checkpoint: Any, fit: Any) -> None:
+    if checkpoint is not None and Path(checkpoint).is_dir():
+        file = Path(checkpoint) / "chains.npz"
+        raise ValueError(f"`checkpoint` must be a file; {checkpoint} is a folder. Pass {file}, say.")
+    if fit is not None and not isinstance(fit, Posterior):
+        raise TypeError(f"`fit` must be what nmax.fit returns for one series; got {type(fit).__name__}. It may be left out.")
 
 
 def _rate(target: Any) -> float:

@@ -37,6 +37,7 @@ def test_ar1_against_the_exact_posterior(record_property):
     assert 0.88 < inside < 0.92  # 5,001 nearly independent steps: a standard error of 0.004
 
 
+@pytest.mark.extra
 @pytest.mark.slow
 @pytest.mark.stat
 def test_a_misspecified_model_has_the_widths_of_its_curvature():
@@ -60,7 +61,7 @@ def test_a_misspecified_model_has_the_widths_of_its_curvature():
 
 
 @pytest.mark.stat
-@pytest.mark.parametrize("length", [500, 5_000])
+@pytest.mark.parametrize("length", [500, pytest.param(5_000, marks=pytest.mark.extra)])
 def test_the_optimiser_does_not_bias_posterior_widths(length):
     """A conjugate case: y_i ~ N(θ, 1) with a path that tells nothing, so q can be exact and only the optimiser can err."""
     y = 3 + np.random.default_rng(0).standard_normal(length + 1)

@@ -59,6 +59,7 @@ def test_what_is_about_a_path_asks_for_a_series(here, capsys, command, series):
     assert "Pass --series K, K from 0 to 2" in said
 
 
+@pytest.mark.extra
 def test_a_forecast_is_that_of_its_series(here):
     import jax.random as jr
 
@@ -85,6 +86,7 @@ def test_draws_and_pages_are_of_their_series(here):
     assert "nmax report run --series 0" in page
 
 
+@pytest.mark.extra
 def test_a_run_of_one_series_has_no_others(here, capsys):
     own = ["--steps", "60", "--guide", "nma", "--no-check", "--quiet"]
     assert main(["fit", "model.py", "2.csv", "--out", "single", *own]) == 0

@@ -163,6 +163,7 @@ def test_a_fit_stops_when_it_has_come_to_rest(series):
     assert record.could_change in str(fit.summary(100))
 
 
+@pytest.mark.extra
 def test_a_fit_stopped_too_early_says_what_could_change(series):
     fit = small_fit(series, steps=60)
     assert not fit.converged
@@ -175,6 +176,7 @@ def test_a_fit_stopped_too_early_says_what_could_change(series):
     assert "judging by 60 steps" in said
 
 
+@pytest.mark.extra
 def test_a_look_ahead_fit_has_the_record_too(series):
     fit = nmax.fit(nmax.models.ar1(), series, key=jr.key(0), progress=False)
     record = fit.convergence

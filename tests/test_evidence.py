@@ -48,6 +48,7 @@ def test_a_linear_gaussian_likelihood_is_exact_for_every_noise(d, observed, bloc
     np.testing.assert_allclose(values, kalman_filter(exact, y).log_likelihood, atol=0.02)
 
 
+@pytest.mark.extra
 def test_a_component_that_the_data_show_counts_by_its_own_density():
     """Two independent components, one seen with error and with gaps, one exactly: two scalar models, exact each."""
     model = random_walk(d=2, observed=1, exactly_observed={1: 1})
@@ -133,6 +134,7 @@ def test_a_poor_q_of_theta_is_not_relied_on():
     assert error == pytest.approx(0.5)
 
 
+@pytest.mark.extra
 @pytest.mark.stat
 def test_forecasts_are_uniform_under_the_model_and_not_under_another():
     """Kolmogorov–Smirnov on 1,500 forecasts; false alarms: one in a million."""

@@ -142,6 +142,7 @@ def test_treasury_bills_are_refused_where_they_are_not(tmp_path, monkeypatch):
     assert treasury_bills()[0] == 300.0
 
 
+@pytest.mark.extra
 def test_pre_training_at_given_parameters_starts_there():
     y = little(False).y
     settings = experiment().cases[0].guide

@@ -53,6 +53,7 @@ def test_step_compiles_once():
     assert state.count == 3
 
 
+@pytest.mark.extra
 def test_many_steps_at_once_are_the_same_steps():
     series = make_series(data())
     guide = SMALL.build(random_walk(), series, key=jr.key(0))
@@ -106,6 +107,7 @@ def test_a_run_of_non_finite_steps_ends_in_an_error_that_keeps_what_there_was():
     assert caught.value.outcome.steps == 100
 
 
+@pytest.mark.extra
 def test_some_non_finite_steps_are_survived():
     # q(level) starts at 2 with sd 0.1: above 2.25 in one window's draws every few steps
     with pytest.warns(UserWarning, match="of the model are NaN at"):

@@ -140,6 +140,7 @@ def finite(fit):
     return all(np.isfinite(values).all() for values in theta.values()) and np.isfinite(path).all()
 
 
+@pytest.mark.extra
 @cases(3)
 @given(st.data())
 def test_any_data_give_a_finite_posterior_or_an_error(model, run, data):

@@ -67,7 +67,13 @@ def test_a_row_looks_the_same_from_everywhere(tmp_path):
         np.testing.assert_array_equal(getattr(one, name)[one.at(index)], getattr(other, name)[other.at(index)])
 
 
-@pytest.mark.parametrize("settings", [nmax.LookaheadGuide(layers=0), nmax.LookaheadGuide(layers=1, length=3, width=16)])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        nmax.LookaheadGuide(layers=0),
+        pytest.param(nmax.LookaheadGuide(layers=1, length=3, width=16), marks=pytest.mark.extra),
+    ],
+)
 def test_scores_of_windows_are_those_of_the_series_in_memory(tmp_path, settings):
     y = rows()
     whole, long = make_series(y), on_disk(tmp_path, y)
@@ -149,6 +155,7 @@ def test_a_fit_from_disk_is_the_fit_in_memory(fits):
     )
 
 
+@pytest.mark.extra
 def test_the_paths_guide_trains_from_disk_step_by_step_as_in_memory(fits):
     model, y, folder, *_ = fits
     options = {"guide": nmax.MovingAverageGuide(layers=1, length=3, width=16, depth=1, radius=2, theta_layers=1)}

@@ -249,6 +249,7 @@ def test_a_surface_that_leads_astray_is_not_followed(monkeypatch):
     np.testing.assert_allclose(settled.flow.head.loc, mode.theta, rtol=1e-5)
 
 
+@pytest.mark.extra
 def test_where_a_bent_surface_leads_astray_a_plainer_one_is_followed(monkeypatch):
     """Only fits to a surface of the highest degree lie: the quadratic one's is taken, and no round is refused."""
     model = random_walk()
@@ -322,6 +323,7 @@ def test_a_pivot_left_by_rounding_is_none():
     np.testing.assert_allclose(root @ root.T, a, atol=1e-3)
 
 
+@pytest.mark.extra
 def test_references_begun_at_a_known_one_are_those_found_from_nothing():
     model = nmax.models.lotka_volterra()
     y = nmax.simulate(model, {"growth": 0.5, "predation": 0.0025, "death": 0.3}, 60, key=jr.key(3), observe_every=10).y

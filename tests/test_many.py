@@ -114,9 +114,6 @@ def test_a_series_that_does_not_vary_lends_the_others_no_scale():
     np.testing.assert_allclose(many(each).members[0].scale[0], np.concatenate(each).std(), rtol=1e-3)
 
 
-KINDS = ["plain", "look-ahead"]
-
-
 def problem(kind):
     """A model with inputs and an exactly observed component, series with gaps, and one guide for all of them."""
     model = random_walk(d=2, exactly_observed={1: 1}, observed=1, with_inputs=True)
@@ -150,7 +147,7 @@ def value_and_gradient(guide, rows, windows, window, z):
     return jax.value_and_grad(total, has_aux=True)(params)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["plain", pytest.param("look-ahead", marks=pytest.mark.extra)])
 def test_windows_of_all_series_average_to_the_sum_of_whole_series(kind, key):
     """By their probabilities, each part of the bound: the first rows' densities come in exactly once a series."""
     series, guide = problem(kind)
@@ -206,6 +203,7 @@ def test_the_balance_of_every_series_is_zero_and_nothing_lies_beyond_its_end(kin
         np.testing.assert_allclose(start, start_term(guide, one, theta), rtol=1e-6)
 
 
+@pytest.mark.extra
 def test_rows_of_other_series_do_not_matter():
     """Change all the others: what a window of one series says stays the same, bit for bit, given means and scales."""
     each = some()
@@ -336,6 +334,7 @@ def test_one_series_of_a_list_is_the_series(fitted):
     assert one.summary().length == listed.summary().length == 60
 
 
+@pytest.mark.extra
 def test_every_series_has_a_posterior_of_its_own_under_one_theta(fitted):
     each, _, fit = fitted
     assert len(fit) == 5
@@ -502,6 +501,7 @@ def test_windows_read_from_the_disk_are_those_in_memory(tmp_path, key):
 SMALL = nmax.MovingAverageGuide(layers=1, length=3, width=16, depth=1, radius=2, theta_layers=1)
 
 
+@pytest.mark.extra
 def test_the_papers_guide_goes_on_where_it_was_stopped(tmp_path):
     """Interrupted and taken up again: bit for bit what it would have been."""
     each = panel((40, 90, 25))

@@ -161,8 +161,7 @@ def test_elbo_is_the_log_ratio_written_out(key):
     ("name", "kind"),
     [
         *itertools.product(CASES, ["reversed"]),
-        *seldom(itertools.product(HARDER[:2], ["look-ahead"])),
-        (HARDER[2], "look-ahead"),
+        *seldom(itertools.product(HARDER, ["look-ahead"])),
     ],
 )
 def test_log_q_of_a_path_is_the_density_of_its_drawn_entries(name, kind, key):

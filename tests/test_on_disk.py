@@ -115,6 +115,7 @@ def test_more_rows_than_can_be_counted_are_refused():
         make_series(np.broadcast_to(np.float32(1), most + 1))
 
 
+@pytest.mark.extra
 def test_a_run_whose_series_has_moved_is_read_from_its_new_place(tmp_path, capsys):
     run, old, new = tmp_path / "run", tmp_path / "y.npy", tmp_path / "elsewhere" / "y.npy"
     np.save(old, data())
@@ -136,6 +137,7 @@ def test_a_run_whose_series_has_moved_is_read_from_its_new_place(tmp_path, capsy
     same(nmax.load(run, MODEL).guide, first.guide)  # the new place was written down
 
 
+@pytest.mark.extra
 def test_several_series_that_have_moved_are_read_from_their_new_places(tmp_path, monkeypatch):
     run, old, new, passes = tmp_path / "run", tmp_path / "y.npy", tmp_path / "z.npy", []
     made = nmax._series_file.statistics_of

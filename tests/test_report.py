@@ -134,6 +134,7 @@ def test_the_data_of_the_page_are_those_of_the_series(page, fit):
     assert data["gaps"] == [[100, 130]]
 
 
+@pytest.mark.extra
 def test_a_page_about_everything_that_is_odd_is_whole_and_safe(strange):
     reader = check_whole(strange)
     assert EVIL not in strange
@@ -152,6 +153,7 @@ def test_a_page_about_everything_that_is_odd_is_whole_and_safe(strange):
     assert np.all(exact[20:30] > 0)
 
 
+@pytest.mark.extra
 def test_the_shortest_series_has_a_page(tmp_path):
     model = nmax.StateSpaceModel(
         prior={"level": dist.Normal(0.0, 1.0)},
@@ -184,6 +186,7 @@ def test_the_verdict_with_its_reasons_and_remedies(fit):
     assert "Trust it" in verdict_section(Subject(checked, jr.key(0))).body
 
 
+@pytest.mark.extra
 def test_the_same_key_gives_the_same_page(page, fit, tmp_path):
     forecast = fit.forecast(12, 60, key=jr.key(3))
     options = {"forecast": forecast, "reproduce": "y = x < 3\nfit(y)", "settings": {"a": {"b": 1}}}

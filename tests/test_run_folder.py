@@ -390,6 +390,7 @@ def test_damaged_states_are_passed_over_with_a_warning(straight, tmp_path):
     same(again.guide, whole.guide)
 
 
+@pytest.mark.extra
 def test_a_full_disk_ends_nothing(straight, tmp_path, monkeypatch):
     model, whole = straight
     calls = []
@@ -449,6 +450,7 @@ def test_neural_layers_of_the_look_ahead_are_kept_too(tmp_path, monkeypatch):
 HOLDER = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(flush=True); time.sleep(99)"
 
 
+@pytest.mark.extra
 def test_passes_over_a_long_series_are_kept_until_q_has_settled(tmp_path, monkeypatch):
     monkeypatch.setattr("nmax._scores.LONG_PASS", 2)
     y, model = data(5_000), nmax.models.ar1()
@@ -534,7 +536,7 @@ def test_without_locks_everything_goes_on(tmp_path, monkeypatch, missing):
             assert not held
 
 
-@pytest.mark.parametrize("within", [contextlib.nullcontext, Claim])
+@pytest.mark.parametrize("within", [pytest.param(contextlib.nullcontext, marks=pytest.mark.extra), Claim])
 def test_what_a_killed_process_left_behind_is_removed(tmp_path, within):
     """Also where a caller holds the folder, as `nmax fit` does."""
     for folder, name in (("", "run.json"), ("", "source.json"), ("", "check.json"), ("checkpoints", "step-0000000100.npz")):
@@ -545,7 +547,7 @@ def test_what_a_killed_process_left_behind_is_removed(tmp_path, within):
     assert [file.name for file in tmp_path.rglob("*.partial")] == [".check.json.4711.partial"]  # a check may be at work
 
 
-@pytest.mark.parametrize("settings", [{}, {"mtime": True}])
+@pytest.mark.parametrize("settings", [{}, pytest.param({"mtime": True}, marks=pytest.mark.extra)])
 def test_statistics_of_a_series_on_disk_are_kept_and_made_again_where_they_are_damaged(tmp_path, settings, monkeypatch):
     np.save(tmp_path / "y.npy", data())
     place, folder, passes = nmax.source(tmp_path / "y.npy"), tmp_path / "run", []

@@ -73,6 +73,7 @@ def test_a_damaged_guide_is_still_a_density():
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
+@pytest.mark.extra
 @pytest.mark.stat
 def test_weights_repair_a_summary(linear):
     """Scales 1.15 too wide everywhere: raw widths are off by 15 %, corrected ones by less than half of that."""
@@ -98,6 +99,7 @@ def test_weights_at_each_theta_add_up_to_the_same():
     np.testing.assert_allclose(pooled(log_weight).weight, 1 / 8)
 
 
+@pytest.mark.extra
 def test_a_guide_without_a_forecast_of_its_own_is_weighed_with_a_look_ahead():
     """The paper's guide, at the exact posterior by construction: independent steps, seen one by one."""
     model = nmax.StateSpaceModel(

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from scipy.stats import beta, binom
 
 from nmax._particles import filter_guide, filtered
-from nmax.checks._finding import DO_NOT_TRUST, TRUST, Finding
+from nmax.checks._finding import DO_NOT_TRUST, TRUST, TRUST_MEANS, Finding
 from nmax.data import ManySeries, Series
 from nmax.guides import Guide, LookaheadSampler, stretches
 
