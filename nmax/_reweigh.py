@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from nmax._evidence import evidence
+from nmax._evidence import PARTICLES, evidence
 from nmax._locate import Located
 from nmax._train import Outcome
 from nmax.data import LongSeries, Series
@@ -21,7 +21,8 @@ from nmax.guides import LookaheadGuide
 
 NOTICED = 2.0  # nats that q(x | θ) falls short by, from which on this is worth its time
 LONGEST = 20_000  # steps: each draw of θ takes a pass over the series
-ROUNDS, MOST, WORTH = 3, 768, 250.0  # draws of θ a round at the most, and what they are to be worth
+ROUNDS, MOST, WORTH = 4, 768, 250.0  # draws of θ a round at the most, and what they are to be worth
+FINER = 4  # times as many particles after a round whose draws are worth less than half of that
 FEWEST = 20.0  # effective draws below which they say nothing
 PRIOR_WORTH = 5.0  # draws a parameter that the covariance from before counts for
 MOMENTS = 16_384
@@ -61,15 +62,18 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
         key: random key.
     """
     flow, labels = guide.theta_flow, guide.model.parameters.labels
-    first, moves, worth = _moments(flow, key=key), 0, 0.0
+    first, moves, worth, particles = _moments(flow, key=key), 0, 0.0, PARTICLES
     for k in range(ROUNDS):
         own = dataclasses.replace(guide, theta_flow=flow)
-        found = evidence(own, series, error=np.inf, most=MOST, effective=WORTH, key=jr.fold_in(key, k))
+        options = {"most": MOST, "effective": WORTH, "particles": particles, "key": jr.fold_in(key, k)}
+        found = evidence(own, series, error=np.inf, **options)
         if not np.isfinite(found.mean) or found.effective < FEWEST:
             break
         before = _moments(flow, key=key)
         flow = _moved(flow, before, _weighted(found.theta, found.smoothed.weight, before[1], found.effective))
         moves, worth = moves + 1, found.effective
+        if worth < WORTH / 2 and k:  # q(θ) is near by now: it is the filter whose noise makes weights uneven
+            particles = PARTICLES * FINER
         off, wider = _change(before, _moments(flow, key=key))
         if np.abs(off).max() < SLIGHT and np.abs(wider).max() < SLIGHTLY and worth >= WORTH / 2:
             break
