@@ -28,7 +28,7 @@ from nmax._diagnostics import mixing
 from nmax.reference import bias_in_sd, sd_ratio
 
 DRAWS = 40_000
-SAMPLED, WARMUP = 2_000, 500  # draws of each chain of `nmax.sample`, where that makes the reference
+SAMPLED, WARMUP = 500, 200  # draws of each of eight chains of `nmax.sample`, where that makes the reference
 BIAS, NARROW, WIDE = 0.25, 0.8, 1.2
 
 
