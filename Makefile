@@ -22,13 +22,13 @@ lint: env
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not extra" --durations=100
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not extra" --durations=40
 
 test-all: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 quick: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not extra"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not extra"
 
 docs: env
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet --jobs auto docs docs/_build/html

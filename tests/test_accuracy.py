@@ -80,6 +80,7 @@ def test_the_optimiser_does_not_bias_posterior_widths(length):
     assert abs(drawn.mean() - y.sum() / precision) * np.sqrt(precision) < 0.1
 
 
+@pytest.mark.extra
 @pytest.mark.stat
 def test_linear_gaussian_elbo_is_below_the_evidence_and_close_to_it():
     """Two components, one of them never observed, 30 % of rows missing; θ pinned, so the evidence is the Kalman filter's."""

@@ -11,6 +11,8 @@ import pytest
 import nmax
 from nmax.cli import main
 
+pytestmark = pytest.mark.extra  # a fit or two of their own, minutes together
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):

@@ -34,6 +34,7 @@ def posterior():
     return quick(data(rows=1_201), steps=100)
 
 
+@pytest.mark.extra
 def test_the_same_key_gives_the_same_fit_and_another_key_another():
     one, two, other = (quick(data(), key=jr.key(k)) for k in (0, 0, 1))
     np.testing.assert_array_equal(one.history.total, two.history.total)
@@ -205,6 +206,7 @@ def test_series_shorter_than_a_window(rows):
     assert np.isfinite(fit.elbo(key=jr.key(0)).mean)
 
 
+@pytest.mark.extra
 def test_inputs_exact_columns_gaps_and_vectors_together(key):
     base = random_walk(d=2, with_inputs=True, exactly_observed={1: 1}, observed=1)
     model = nmax.StateSpaceModel(

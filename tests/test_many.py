@@ -477,6 +477,7 @@ def test_from_the_disk_as_in_memory(fitted, tmp_path):
         nmax.load(tmp_path / "run", MODEL)
 
 
+@pytest.mark.extra
 def test_windows_read_from_the_disk_are_those_in_memory(tmp_path, key):
     each = [np.ascontiguousarray(y) for y in some((2_300, 40, 1_100), columns=1, share=0.0)]
     members = []

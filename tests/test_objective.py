@@ -91,8 +91,9 @@ def elbo_of(guide, series, windows, number, key):
 @pytest.mark.parametrize(
     ("name", "kind", "width"),
     [
-        *itertools.product(CASES, ["plain"], [1]),
-        *itertools.product(CASES, ["reversed"], [5]),
+        *itertools.product(CASES[1:], ["plain"], [1]),
+        *itertools.product(CASES[1:], ["reversed"], [5]),
+        *seldom([(CASES[0], "plain", 1), (CASES[0], "reversed", 5)]),
         *seldom(itertools.product(CASES, ["plain"], [5])),
         *seldom(itertools.product(CASES, ["reversed"], [1])),
         *seldom(itertools.product(HARDER[:2], ["look-ahead"], [5])),
@@ -160,7 +161,8 @@ def test_elbo_is_the_log_ratio_written_out(key):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *itertools.product(CASES, ["reversed"]),
+        *itertools.product(CASES[1:3], ["reversed"]),
+        *seldom(itertools.product([CASES[0], *CASES[3:]], ["reversed"])),
         *seldom(itertools.product(HARDER, ["look-ahead"])),
     ],
 )

@@ -17,6 +17,8 @@ from nmax import _evidence
 from nmax.cli import main
 from nmax.data import LongSeries, ManySeries, Source, Windows, make_series, same_data, source, statistics_of
 
+pytestmark = pytest.mark.extra  # a fit or two of their own, minutes together
+
 MODEL = nmax.models.ar1()
 BRIEF = PLAIN | {"steps": 10, "pretrain": 0}
 

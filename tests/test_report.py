@@ -166,6 +166,7 @@ def test_the_shortest_series_has_a_page(tmp_path):
     assert "too few" in reader.text
 
 
+@pytest.mark.extra
 def test_draws_of_chains_have_a_page(fit, tmp_path):
     draws = nmax.sample(MODEL, fit.table.y, fit=fit, draws=25, chains=2, warmup=25, key=jr.key(1), progress=False)
     reader = check_whole(nmax.report.write(draws, tmp_path / "draws.html").read_text(encoding="utf-8"))

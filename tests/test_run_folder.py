@@ -369,6 +369,7 @@ def test_a_lost_process_is_told_of_and_the_steps_before_are_kept(straight, tmp_p
     assert states(tmp_path) == ["step-0000000100.npz"]
 
 
+@pytest.mark.extra
 def test_the_last_state_of_training_is_kept_whatever_the_time(straight, tmp_path):
     model, _ = straight
     nmax.fit(model, data(), out=tmp_path / "run", **PLAIN | {"steps": 110})
@@ -547,6 +548,7 @@ def test_what_a_killed_process_left_behind_is_removed(tmp_path, within):
     assert [file.name for file in tmp_path.rglob("*.partial")] == [".check.json.4711.partial"]  # a check may be at work
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("settings", [{}, pytest.param({"mtime": True}, marks=pytest.mark.extra)])
 def test_statistics_of_a_series_on_disk_are_kept_and_made_again_where_they_are_damaged(tmp_path, settings, monkeypatch):
     np.save(tmp_path / "y.npy", data())
