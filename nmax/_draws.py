@@ -19,10 +19,10 @@ from nmax._joint import JointDraws
 from nmax._noise_density import NoiseDensity
 from nmax._summary import entries, figures
 from nmax._summary import table as table_of
+from nmax.checks import NOTABLE
 from nmax.data import Table
 
 LEAST = 400  # effective draws that there should be
-NOTABLE = 4.6  # nats below the chains' own mode: a hundredth of its mass
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,6 +32,7 @@ from nmax.guides import LookaheadGuide, prior_centre
 from nmax.models import AbstractModel
 
 LONG = 10_000  # steps beyond which the time is estimated before anything starts
+CHAINS = 8  # two teams, one for each of two cores
 LONGEST = 1_000_000  # rows beyond which the draws of a path would not fit into memory
 USUAL_GRADIENTS = 7  # a draw
 QUICK = LookaheadGuide(weighted=1, layers=0, rivals=6.0, rounds=1)  # what more would mend, the chains mend as well
@@ -46,7 +47,7 @@ def sample(
     inputs: Any = None,
     fit: Posterior | None = None,
     draws: int = 250,
-    chains: int = 8,
+    chains: int = CHAINS,
     warmup: int = 100,
     target: float = 0.8,
     checkpoint: str | Path | None = None,

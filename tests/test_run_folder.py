@@ -216,6 +216,18 @@ def test_a_folder_without_run_json_is_taken_only_if_nothing_in_it_can_be_lost_or
         nmax.fit(model, table, out=stale, **brief)
 
 
+def test_the_command_refuses_such_a_folder_and_does_not_advise_to_resume_it(tmp_path, capsys):
+    np.save(tmp_path / "y.npy", data())
+    (tmp_path / "model.py").write_text("import nmax\nmodel = nmax.models.ar1()\n", encoding="utf-8")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "source.json").write_text("{}", encoding="utf-8")  # its run.json was removed
+    write_arrays(tmp_path / "run" / "checkpoints" / "located.npz", {"a": np.zeros(1)}, {})
+    assert main(["fit", str(tmp_path / "model.py"), str(tmp_path / "y.npy"), "--out", str(tmp_path / "run"), "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert "has no run.json, but checkpoints/" in said
+    assert "Go on with" not in said
+
+
 def test_the_data_of_a_fit_that_never_began_do_not_outlive_it(tmp_path):
     np.save(tmp_path / "y.npy", data())
     folder = tmp_path / "run"

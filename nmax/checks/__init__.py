@@ -10,3 +10,4 @@ from nmax.checks._finding import Check as Check
 from nmax.checks._finding import Finding as Finding
 from nmax.checks._residuals import Residuals as Residuals
 from nmax.checks._residuals import residuals as residuals
+from nmax.checks._rivals import NOTABLE as NOTABLE

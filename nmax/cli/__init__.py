@@ -76,7 +76,15 @@ def _ended(options: argparse.Namespace) -> int:
     """Run the command; the exit code for what can go wrong."""
     try:
         return options.run(options)
-    except (InputError, FileNotFoundError, IsADirectoryError, TypeError, ValueError, RunInUseError) as error:
+    except (
+        InputError,
+        FileNotFoundError,
+        FileExistsError,
+        IsADirectoryError,
+        TypeError,
+        ValueError,
+        RunInUseError,
+    ) as error:
         if _ours(error):
             print(f"nmax: {_in_options(str(error), options)}", file=sys.stderr)
             return 2

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from nmax._lock import locked
+from nmax._sample import CHAINS
 from nmax.cli._model_file import add_run, model_of_run
 from nmax.cli._output import InputError, Output, add_json, add_quiet
 from nmax.cli._posterior import add_series, facts_of_series, own_name, posterior_of_run
 from nmax.cli._shares import end_with_parent, in_shares, share_from
 
-CHAINS = 8  # of `nmax.sample`
 LONG = "and --summary keeps only mean, sd and quantiles of each step"
 
 
