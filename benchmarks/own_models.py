@@ -4,7 +4,7 @@
 
 The names are local-level, logistic, ornstein-uhlenbeck, pendulum and two-factor. CACHE is a folder for the simulated series
 and their reference posteriors, which `own_references.py` makes with the Kalman filter and NUTS where they are not there yet
-(minutes each, the pendulum and two factors hours). With `--by-sample` they are made by `nmax.sample`: exact NUTS on the
+(minutes each, the pendulum hours). With `--by-sample` they are made by `nmax.sample`: exact NUTS on the
 whole path too, if not without nmax. Prints a table: required are |bias| ≤ 0.25 posterior sd and sd ratios between 0.8 and
 1.2 for every parameter, in unconstrained coordinates.
 """

@@ -1,9 +1,10 @@
-"""Near-exact posteriors of the series of `own_models.py`, without nmax: the Kalman filter, or NUTS on the whole path.
+"""Near-exact posteriors of the series of `own_models.py`, without nmax: the Kalman filter, NUTS on the whole path, or both.
 
     python benchmarks/own_references.py CACHE [NAME ...]
 
 Reads CACHE/NAME.npz and writes CACHE/NAME-posterior.npz: draws of θ by name, the least effective sample size and the
-largest R-hat of four chains. In double precision.
+largest R-hat of four chains (of 24 for two factors, which have a sampler of their own, `two_factor_reference.py`). In double
+precision.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import two_factor_reference
 from jax import lax
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
@@ -100,68 +102,11 @@ def pendulum(y, inputs):
     numpyro.sample("y", dist.Normal(angle, noise).to_event(1), obs=y[:, 0])
 
 
-def two_factor(y, inputs):
-    """Noise of the path, whitened by the smoother of log y² taken as Gaussian; its density is corrected exactly."""
-    del inputs
-    level = numpyro.sample("level", dist.Normal(0.0, 2.0))
-    slow = numpyro.sample("slow", dist.Uniform(0.95, 1.0))
-    fast = numpyro.sample("fast", dist.Uniform(0.0, 0.95))
-    slow_noise = numpyro.sample("slow_noise", dist.LogNormal(-2.0, 1.0))
-    fast_noise = numpyro.sample("fast_noise", dist.LogNormal(-1.0, 1.0))
-    start = numpyro.sample("start", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
-    phi, scale = jnp.stack([slow, fast]), jnp.stack([slow_noise, fast_noise])
-    first = start * scale / jnp.sqrt(1.0 - phi**2)
-    z = numpyro.sample("path", dist.ImproperUniform(dist.constraints.real, (), (len(y) - 1, 2)))
-    seen = jnp.log(y[1:, 0] ** 2 + 1e-8) + 1.27 - level
-    h, log_det = _smoothed(phi, scale, first, seen, 0.5 * jnp.pi**2, z)
-    before = jnp.concatenate([first[None], h[:-1]])
-    numpyro.factor("dynamics", dist.Normal(phi * before, scale).log_prob(h).sum() + log_det)
-    total = jnp.concatenate([first.sum()[None], h.sum(axis=1)])
-    numpyro.sample("y", dist.Normal(0.0, jnp.exp(0.5 * (level + total))).to_event(1), obs=y[:, 0])
-
-
-def _smoothed(phi, scale, first, seen, variance, z):
-    """Backward draws of a two-factor path given `seen` = h1 + h2 + N(0, variance), with the log determinant of z → h."""
-
-    def forwards(carry, value):
-        mean, spread = phi * carry[0], phi[:, None] * carry[1] * phi[None] + jnp.diag(scale**2)
-        gain = spread.sum(axis=1) / (spread.sum() + variance)
-        mean_after = mean + gain * (value - mean.sum())
-        spread_after = spread - jnp.outer(gain, spread.sum(axis=0))
-        return (mean_after, spread_after), (mean_after, spread_after, mean, spread)
-
-    _, (means, spreads, ahead, ahead_spreads) = lax.scan(forwards, (first, jnp.zeros((2, 2))), seen)
-
-    def root(a):
-        low = jnp.sqrt(a[0, 0])
-        across = a[1, 0] / low
-        return low, across, jnp.sqrt(a[1, 1] - across**2)
-
-    def place(mean, spread, own):
-        low, across, high = root(0.5 * (spread + spread.T))
-        return mean + jnp.stack([low * own[0], across * own[0] + high * own[1]]), jnp.log(low) + jnp.log(high)
-
-    last, last_det = place(means[-1], spreads[-1], z[-1])
-
-    def backwards(following, row):
-        mean, spread, next_mean, next_spread, own = row
-        a, b, c = next_spread[0, 0], next_spread[0, 1], next_spread[1, 1]
-        inverse = jnp.array([[c, -b], [-b, a]]) / (a * c - b**2)
-        gain = (spread * phi[None]) @ inverse
-        h, log_det = place(mean + gain @ (following - next_mean), spread - gain @ next_spread @ gain.T, own)
-        return h, (h, log_det)
-
-    rows = (means[:-1], spreads[:-1], ahead[1:], ahead_spreads[1:], z[:-1])
-    _, (h, log_dets) = lax.scan(backwards, last, rows, reverse=True)
-    return jnp.concatenate([h, last[None]]), log_dets.sum() + last_det
-
-
 CASES = {  # name -> model, its parameters, warm-up and draws of each chain
     "local-level": (local_level, ("start", "step", "noise"), 500, 2_500),
     "logistic": (logistic, ("start", "growth", "capacity", "noise"), 1_000, 4_000),
     "ornstein-uhlenbeck": (ornstein_uhlenbeck, ("rate", "mean", "volatility", "noise", "tails"), 1_000, 6_000),
     "pendulum": (pendulum, ("gravity", "damping", "gain", "shake", "noise"), 1_000, 2_500),
-    "two-factor": (two_factor, ("level", "slow", "fast", "slow_noise", "fast_noise", "start"), 600, 2_500),
 }
 
 
@@ -186,17 +131,34 @@ def chain(cache: Path, name: str, number: int) -> dict[str, np.ndarray]:
 
 
 def sample(cache: Path, name: str) -> None:
-    """Four chains of one posterior."""
-    chains = [chain(cache, name, number) for number in range(CHAINS)]
-    found = {k: np.stack([one[k] for one in chains]) for k in CASES[name][1]}
+    """All chains of one posterior."""
+    found, log_weight = chains_of(cache, name)
     effective = {k: effective_sample_size(v) for k, v in found.items()}
     rhat = {k: split_gelman_rubin(v) for k, v in found.items()}
     least, largest = float(min(map(np.min, effective.values()))), float(max(map(np.max, rhat.values())))
-    flat: Any = {k: v.reshape(-1, *v.shape[2:]) for k, v in found.items()}
+    chosen = resampled(log_weight.reshape(-1))
+    flat: Any = {k: v.reshape(-1, *v.shape[2:])[chosen] for k, v in found.items()}
     np.savez(cache / f"{name}-posterior.npz", ess=least, rhat=largest, **flat)
     for k, draw in flat.items():
         mixed = f"ESS {np.round(effective[k])}, R-hat {np.round(rhat[k], 4)}"
         print(f"{name}, {k}: {mixed}, mean {draw.mean(axis=0)}, sd {draw.std(axis=0)}", flush=True)
+
+
+def chains_of(cache: Path, name: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Draws by name, chains first, and to what each is to be weighted."""
+    if name == "two-factor":
+        found = two_factor_reference.sample(np.load(cache / f"{name}.npz")["y"][:, 0])
+        return found, found.pop("log_weight")
+    chains = [chain(cache, name, number) for number in range(CHAINS)]
+    found = {k: np.stack([one[k] for one in chains]) for k in CASES[name][1]}
+    return found, np.zeros(next(iter(found.values())).shape[:2])
+
+
+def resampled(log_weight: np.ndarray) -> np.ndarray:
+    """Numbers of draws, each as often as its weight says: all once where the weights are alike."""
+    weight = np.exp(log_weight - log_weight.max())
+    steps = (np.arange(len(weight)) + 0.5) / len(weight)
+    return np.searchsorted(np.cumsum(weight) / weight.sum(), steps)
 
 
 if __name__ == "__main__":
@@ -205,5 +167,5 @@ if __name__ == "__main__":
     parser.add_argument("cache", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
-    for chosen in options.names or CASES:
+    for chosen in options.names or (*CASES, "two-factor"):
         sample(options.cache, chosen)

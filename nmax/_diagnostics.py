@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.diagnostics import effective_sample_size, gelman_rubin
 from scipy.special import chdtri, ndtri
-from scipy.stats import rankdata
 
 TAILS = (0.05, 0.95)
 RHAT = 1.01  # what R-hat may be, where there are so many draws that chance does not lead further
@@ -63,5 +62,7 @@ def split(draws: Float[np.ndarray, "chain draw"]) -> Float[np.ndarray, "half dra
 
 def normal_scores(draws: Float[np.ndarray, "chain draw"]) -> Float[np.ndarray, "chain draw"]:
     """Normal quantiles of the ranks among all draws."""
+    from scipy.stats import rankdata  # only here: importing it takes as long as half the rest of the library
+
     ranks = rankdata(draws).reshape(draws.shape)
     return ndtri((ranks - 0.375) / (draws.size + 0.25))

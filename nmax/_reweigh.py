@@ -24,6 +24,7 @@ LONGEST = 20_000  # steps: each draw of θ takes a pass over the series
 ROUNDS, MOST, WORTH = 4, 768, 250.0  # draws of θ a round at the most, and what they are to be worth
 FINER = 4  # times as many particles after a round whose draws are worth less than half of that
 FEWEST = 20.0  # effective draws below which they say nothing
+WIDER = 1.15  # times as wide as q(θ) are the draws that are weighted: tails that q(θ) misses are seen, too
 PRIOR_WORTH = 5.0  # draws a parameter that the covariance from before counts for
 MOMENTS = 16_384
 SLIGHT, SLIGHTLY = 0.12, 0.1  # sds that a round may move a mean by, and the logarithm of a width, to be the last
@@ -55,6 +56,7 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
     The ELBO takes $E_q[\log p(y \mid \theta)]$ less $\mathrm{KL}(q(x \mid \theta) \,\|\, p(x \mid \theta, y))$, and where
     that changes with θ, the maximum is not where the posterior is. The particle filter that looks ahead knows the likelihood
     without that: weights of draws by q(θ) correct its mean and covariance, and draws by the corrected q(θ) do so better.
+    Rounds count by what their draws are worth, those apart that are worth less than half of what is asked for.
 
     Args:
         guide: a look-ahead guide with q(θ) settled.
@@ -63,15 +65,18 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
     """
     flow, labels = guide.theta_flow, guide.model.parameters.labels
     first, moves, worth, particles = _moments(flow, key=key), 0, 0.0, PARTICLES
+    good: list[tuple[float, np.ndarray, np.ndarray]] = []
     for k in range(ROUNDS):
-        own = dataclasses.replace(guide, theta_flow=flow)
+        own = dataclasses.replace(guide, theta_flow=_wider(flow))
         options = {"most": MOST, "effective": WORTH, "particles": particles, "key": jr.fold_in(key, k)}
         found = evidence(own, series, error=np.inf, **options)
         if not np.isfinite(found.mean) or found.effective < FEWEST:
             break
         before = _moments(flow, key=key)
-        flow = _moved(flow, before, _weighted(found.theta, found.smoothed.weight, before[1], found.effective))
         moves, worth = moves + 1, found.effective
+        here = worth, *_weighted(found.theta, found.smoothed.weight, before[1], worth)
+        good = [*good, here] if worth >= WORTH / 2 else good
+        flow = _moved(flow, before, _pooled(good) if worth >= WORTH / 2 else here[1:])
         if worth < WORTH / 2 and k:  # q(θ) is near by now: it is the filter whose noise makes weights uneven
             particles = PARTICLES * FINER
         off, wider = _change(before, _moments(flow, key=key))
@@ -95,6 +100,18 @@ def _weighted(theta: np.ndarray, weight: np.ndarray, before: np.ndarray, worth: 
     covariance = (apart * weight[:, None]).T @ apart * worth / max(worth - 1.0, 1.0)
     share = worth / (worth + PRIOR_WORTH * theta.shape[1])
     return mean, share * covariance + (1.0 - share) * before
+
+
+def _pooled(rounds: list[tuple[float, np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of several rounds, by what the draws of each are worth."""
+    worth, means, covariances = (np.asarray(column) for column in zip(*rounds, strict=True))
+    share = worth / worth.sum()
+    return share @ means, np.einsum("k,kij->ij", share, covariances)
+
+
+def _wider(flow: ThetaFlow) -> ThetaFlow:
+    """The flow with draws further from its centre."""
+    return eqx.tree_at(lambda f: f.head.matrix, flow, WIDER * flow.head.matrix)
 
 
 def _moments(flow: ThetaFlow, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from nmax._forecast import Forecast
 from nmax._forecast_table import spread_rows, written
@@ -98,7 +98,7 @@ class Score:
             return f"nothing to compare with the {rival}"
         gain, skill, count = theirs[scored] - mine[scored], self.skill(rival)[column], int(scored.sum())
         error = float(np.std(gain, ddof=1)) / np.sqrt(count) if count > 1 else np.inf
-        sure = abs(gain.mean()) > t.ppf(0.5 + 0.5 * SURE, max(count - 1, 1)) * error
+        sure = abs(gain.mean()) > stdtrit(max(count - 1, 1), 0.5 + 0.5 * SURE) * error
         word = ("better than" if gain.mean() > 0 else "worse than") if sure else "cannot be told apart from"
         size = f"{skill:+.2f} ± {error / theirs[scored].mean():.2f}" if count > 1 else f"{skill:+.2f}"
         return f"{word} the {rival}: skill {size}, ahead at {np.sum(gain > 0)} of {count} origins"

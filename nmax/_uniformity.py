@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import betainc, betaincinv, gammaln, ndtr, ndtri
-from scipy.stats import chi2
+from scipy.special import betainc, betaincinv, chdtr, chdtrc, chdtri, gammaln, ndtr, ndtri
 
 TESTS = ("ecdf", "location", "spread")
 EDGE = 1e-12  # scores of numbers nearer to 0 or 1 would be infinite
@@ -54,7 +53,7 @@ def uniformity(pit: Float[np.ndarray, " replication"]) -> Uniformity:
         sd=float(scores.std()),
         ecdf=max(1.0 - inside(n, float(pointwise(pit).min())), TINY),
         location=max(float(2.0 * ndtr(-abs(scores.mean()) * np.sqrt(n))), TINY),
-        spread=float(np.clip(2.0 * min(chi2.cdf(square, n), chi2.sf(square, n)), TINY, 1.0)),
+        spread=float(np.clip(2.0 * min(chdtr(n, square), chdtrc(n, square)), TINY, 1.0)),
     )
 
 
@@ -143,5 +142,5 @@ def visible(n: int, error_rate: float) -> tuple[float, float]:
     Mostly means with probability `POWER`, each fault on its own.
     """
     bias = (ndtri(1.0 - 0.5 * error_rate) + ndtri(POWER)) / np.sqrt(n)
-    ratio = np.sqrt(chi2.isf(0.5 * error_rate, n) / chi2.isf(POWER, n))
+    ratio = np.sqrt(chdtri(n, 0.5 * error_rate) / chdtri(n, POWER))
     return float(bias), float(ratio)

@@ -1,6 +1,7 @@
 """Switches of the test run: ranks are never promoted in silence, shapes in signatures are checked."""
 
 import itertools
+import os
 
 import jax
 import pytest
@@ -20,6 +21,16 @@ def caches_of_their_own(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("caches")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiled_once(tmp_path_factory):
+    """What one worker has compiled, or compiled before it was let go, is not compiled again: it is kept for the run."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_compilation_cache_dir", str(shared / "compiled"))
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
-from scipy.special import ndtri
-from scipy.stats import beta, binom
+from scipy.special import bdtrc, betaincinv, ndtri
 
 from nmax._particles import filter_guide, filtered
 from nmax.checks._finding import DO_NOT_TRUST, TRUST, TRUST_MEANS, Finding
@@ -93,8 +92,8 @@ def _covered(pit: Float[np.ndarray, " time"], level: float) -> Coverage:
     if not n:
         return Coverage(np.nan, 0.0, 1.0)
     tail = 0.5 - 0.5 * CONFIDENCE
-    low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
-    high = float(beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
+    low = float(betaincinv(k, n - k + 1, tail)) if k else 0.0
+    high = float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
     return Coverage(k / n, low, high)
 
 
@@ -176,7 +175,7 @@ def by_residuals(found: Residuals) -> tuple[list[Finding], dict[str, Any]]:
         pit = found.pit[fine, column]
         extreme = int(np.sum((pit < TAIL) | (pit > 1 - TAIL)))
         figures[f"share of extremes{where}"] = extreme / len(s)
-        if extreme > TAIL_EFFECT * len(s) and binom.sf(extreme - 1, len(s), 2 * TAIL) < BY_CHANCE:
+        if extreme > TAIL_EFFECT * len(s) and bdtrc(extreme - 1, len(s), 2 * TAIL) < BY_CHANCE:
             faults.append(f"{extreme}{where} lie in the tails where {2 * TAIL * len(s):.0f} should")
     missed, seen = sum(found.unforeseen), int(np.isfinite(found.pit).sum())
     if missed > MISSED * (missed + seen):

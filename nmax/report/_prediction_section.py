@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import binom
+from scipy.special import bdtr
 
 from nmax.checks import Residuals
 from nmax.report._ahead_figure import ahead_figure
@@ -130,7 +130,8 @@ def _histogram(pit: np.ndarray) -> Markup:
     n = len(pit)
     cells = 20 if n >= 1_000 else 10
     held, edges = np.histogram(pit, bins=cells, range=(0.0, 1.0))
-    low, high = (float(binom.ppf(q, n, 1 / cells)) / n * cells for q in (RATE / cells / 2, 1 - RATE / cells / 2))
+    at_most = bdtr(np.arange(n + 1.0), n, 1 / cells)
+    low, high = np.searchsorted(at_most, (RATE / cells / 2, 1 - RATE / cells / 2)) / n * cells
     share = held / n * cells
     scale = Scale(0.0, 1.1 * max(float(share.max()), high))
     frame = Frame(Scale(0.0, 1.0), scale)
