@@ -3,6 +3,7 @@ r"""The log evidence of a model, by importance sampling of θ with a particle fi
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from typing import Any
 
@@ -76,6 +77,7 @@ def evidence(
     most: int,
     effective: float = 0.0,
     particles: int = PARTICLES,
+    freedom: float | None = None,
     key: PRNGKeyArray,
 ) -> Evidence:
     r"""Draw θ by q(θ) and weigh it until the standard error is at most `error`, or `most` draws are there.
@@ -84,6 +86,9 @@ def evidence(
 
     $\hat Z = \frac1K \sum_k p(\theta_k)\, \hat p(y \mid \theta_k) / q(\theta_k)$ is unbiased since $\hat p$, by a particle
     filter, is. Of several series it is $\prod_k \hat p(y^k \mid \theta)$.
+
+    With `freedom` the base noise of θ is Student's t of so many degrees of freedom, so that tails which q(θ) misses are
+    seen, too; weights are then to that wider distribution.
     """
     begun = time.perf_counter()
     rows = _in_memory(series)
@@ -93,7 +98,7 @@ def evidence(
     thetas, weights = [], []
     estimate = np.nan, np.inf
     for call in range(max(-(-most // LANES), 1)):
-        drawn = weigh(own, rows, numbers, particles, jr.fold_in(key, call))
+        drawn = weigh(own, rows, numbers, particles, freedom, jr.fold_in(key, call))
         theta, rest, factors = (np.asarray(a, np.float64) for a in drawn)
         thetas.append(theta)
         weights.append(rest + factors.sum(axis=1))
@@ -133,28 +138,36 @@ def log_mean_exp(log_weight: Float[np.ndarray, " draw"]) -> tuple[float, float]:
 
 @eqx.filter_jit
 def _weigh(
-    guide: LookaheadSampler, series: Series, numbers: Int[Array, " block"], particles: int, key: PRNGKeyArray
+    guide: LookaheadSampler,
+    series: Series,
+    numbers: Int[Array, " block"],
+    particles: int,
+    freedom: float | None,
+    key: PRNGKeyArray,
 ) -> tuple[Array, Array, Array]:
     """Draws of θ, what they weigh beside the likelihood, and the likelihood in summands."""
-    prior = guide.model.parameters
-
-    def one(e, key):
-        flat, log_q = guide.theta(e)
-        result = filtered(guide, series, flat, numbers, particles, key=key)
-        start = start_term(guide, series, prior.constrain(flat))
-        return flat, prior.log_prob(flat) - log_q + start, result.log_factors
-
     e_key, key = jr.split(key)
-    e = jr.normal(e_key, (LANES, guide.theta_flow.size))
-    return jax.vmap(one)(e, jr.split(key, LANES))
+    theta, rest = _proposed(guide, freedom, e_key)
+
+    def one(flat, key):
+        result = filtered(guide, series, flat, numbers, particles, key=key)
+        return start_term(guide, series, guide.model.parameters.constrain(flat)), result.log_factors
+
+    start, factors = jax.vmap(one)(theta, jr.split(key, LANES))
+    return theta, rest + start, factors
 
 
 def _weigh_many(
-    guide: LookaheadSampler, series: ManySeries, numbers: Int[Array, " block"], particles: int, key: PRNGKeyArray
+    guide: LookaheadSampler,
+    series: ManySeries,
+    numbers: Int[Array, " block"],
+    particles: int,
+    freedom: float | None,
+    key: PRNGKeyArray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same for several series, some of them at a time: the likelihoods at each θ are multiplied."""
     e_key, key = jr.split(key)
-    theta, rest = _drawn(guide, jr.normal(e_key, (LANES, guide.theta_flow.size)))
+    theta, rest = _proposed(guide, freedom, e_key)
     found = []
     for first in range(0, len(series.lengths), TOGETHER):
         which = np.arange(first, min(first + TOGETHER, len(series.lengths)))
@@ -167,10 +180,23 @@ def _weigh_many(
 
 
 @eqx.filter_jit
-def _drawn(guide: LookaheadSampler, e: Float[Array, "draw param"]) -> tuple[Array, Array]:
-    """θ of base noise, and what it weighs beside the likelihood."""
+def _proposed(guide: LookaheadSampler, freedom: float | None, key: PRNGKeyArray) -> tuple[Array, Array]:
+    """Draws of θ, and what they weigh beside the likelihood."""
+    z_key, scale_key = jr.split(key)
+    size = guide.theta_flow.size
+    e, wider = jr.normal(z_key if freedom else key, (LANES, size)), jnp.zeros(LANES)
+    if freedom:
+        e = e * jnp.sqrt(0.5 * freedom / jr.gamma(scale_key, 0.5 * freedom, (LANES, 1)))
+        wider = jax.vmap(lambda one: _log_student(one, freedom) - jnp.sum(jax.scipy.stats.norm.logpdf(one)))(e)
     flat, log_q = jax.vmap(guide.theta)(e)
-    return flat, jax.vmap(guide.model.parameters.log_prob)(flat) - log_q
+    return flat, jax.vmap(guide.model.parameters.log_prob)(flat) - log_q - wider
+
+
+def _log_student(e: Float[Array, " param"], freedom: float) -> Float[Array, ""]:
+    """Log density of Student's t with independent scales of one."""
+    both = 0.5 * (freedom + len(e))
+    constant = math.lgamma(both) - math.lgamma(0.5 * freedom) - 0.5 * len(e) * math.log(math.pi * freedom)
+    return constant - both * jnp.log1p(jnp.sum(e**2) / freedom)
 
 
 @eqx.filter_jit

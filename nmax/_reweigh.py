@@ -21,10 +21,10 @@ from nmax.guides import LookaheadGuide
 
 NOTICED = 2.0  # nats that q(x | θ) falls short by, from which on this is worth its time
 LONGEST = 20_000  # steps: each draw of θ takes a pass over the series
-ROUNDS, MOST, WORTH = 4, 768, 250.0  # draws of θ a round at the most, and what they are to be worth
+ROUNDS, MOST, WORTH = 4, 1_280, 400.0  # draws of θ a round at the most, and what they are to be worth
 FINER = 4  # times as many particles after a round whose draws are worth less than half of that
 FEWEST = 20.0  # effective draws below which they say nothing
-WIDER = 1.15  # times as wide as q(θ) are the draws that are weighted: tails that q(θ) misses are seen, too
+FREEDOM = 5.0  # degrees, of Student's t that takes the place of the normal base noise: tails that q(θ) misses are seen, too
 PRIOR_WORTH = 5.0  # draws a parameter that the covariance from before counts for
 MOMENTS = 16_384
 SLIGHT, SLIGHTLY = 0.12, 0.1  # sds that a round may move a mean by, and the logarithm of a width, to be the last
@@ -67,8 +67,8 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
     first, moves, worth, particles = _moments(flow, key=key), 0, 0.0, PARTICLES
     good: list[tuple[float, np.ndarray, np.ndarray]] = []
     for k in range(ROUNDS):
-        own = dataclasses.replace(guide, theta_flow=_wider(flow))
-        options = {"most": MOST, "effective": WORTH, "particles": particles, "key": jr.fold_in(key, k)}
+        own = dataclasses.replace(guide, theta_flow=flow)
+        options = {"most": MOST, "effective": WORTH, "particles": particles, "freedom": FREEDOM, "key": jr.fold_in(key, k)}
         found = evidence(own, series, error=np.inf, **options)
         if not np.isfinite(found.mean) or found.effective < FEWEST:
             break
@@ -107,11 +107,6 @@ def _pooled(rounds: list[tuple[float, np.ndarray, np.ndarray]]) -> tuple[np.ndar
     worth, means, covariances = (np.asarray(column) for column in zip(*rounds, strict=True))
     share = worth / worth.sum()
     return share @ means, np.einsum("k,kij->ij", share, covariances)
-
-
-def _wider(flow: ThetaFlow) -> ThetaFlow:
-    """The flow with draws further from its centre."""
-    return eqx.tree_at(lambda f: f.head.matrix, flow, WIDER * flow.head.matrix)
 
 
 def _moments(flow: ThetaFlow, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:

@@ -281,3 +281,10 @@ def test_stretches_of_a_series_in_memory_are_the_series():
     series = make_series(rows())
     guide = nmax.LookaheadGuide(layers=0).build(nmax.models.ar1(), series, key=jr.key(0))
     assert stretches(guide, series, [1, 2], 10) is series
+
+
+@pytest.mark.parametrize(("size", "says"), [(1e40, "up to 3.4e.38.* in .*y.npy, in or after"), (1e-42, "must vary")])
+def test_numbers_that_single_precision_cannot_hold_are_refused(tmp_path, size, says):
+    np.save(tmp_path / "y.npy", size * np.random.default_rng(0).standard_normal((50, 1)))
+    with pytest.raises(ValueError, match=says):
+        statistics_of(source(tmp_path / "y.npy"))

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nmax.data._series import Series, deviation, ends, make_series
+from nmax.data._series import Series, check_size, check_spread, deviation, ends, make_series
 from nmax.data._source import Source
 from nmax.data._windows import check_countable
 
@@ -99,6 +99,8 @@ def statistics_of(source: Source, told: Callable[[int, int], object] = lambda do
     first = np.minimum.accumulate(np.where(first < 0, rows, first)[::-1])[::-1]
     centre, scale = _moments(shift, np.maximum(count, 1), total, square, low, high)
     input_centre, input_scale = _moments(input_shift, np.full(width, rows), *sums, *input_ends)
+    check_spread("y", scale, f" in {source.place}")
+    check_spread("inputs", input_scale, f" in {source.place}")
     facts = count.astype(np.int64), seen_rows, partial, extremes, first, digest.hexdigest()
     return Statistics(rows, centre, scale, input_centre, input_scale, input_ends, *facts)
 
@@ -245,3 +247,6 @@ def _check_finite(source: Source, y: np.ndarray, inputs: np.ndarray, start: int)
     if not np.isfinite(inputs).all():
         row = start + int((~np.isfinite(inputs)).any(axis=1).argmax())
         raise ValueError(f"`inputs` must be finite at every step; those of {source.place} are not at row {row}.")
+    where = f" in {source.place}, in or after row {start}"
+    check_size("y", y, where)
+    check_size("inputs", inputs, where)

@@ -11,6 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nmax.data._windows import check_countable
 
+LARGEST, SMALLEST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)  # of single precision
+
 
 class Series(eqx.Module):
     """Observations $y_0, ..., y_T$, row $i$ belonging to state $x_i$, and the inputs beside them.
@@ -103,6 +105,7 @@ def make_series(y: Any, inputs: Any = None) -> Series:
             f"`y` must be finite, or NaN where nothing was observed; got {int(np.isinf(y).sum())} infinite entries. "
             "Replace them by NaN."
         )
+    check_size("y", y)
     observed = ~np.isnan(y)
     if not observed.any():
         raise ValueError("`y` must hold at least one observation; got only NaN.")
@@ -115,6 +118,8 @@ def make_series(y: Any, inputs: Any = None) -> Series:
     values = np.stack([_interpolated(*column) for column in zip(y.T, observed.T, strict=True)], axis=1)
     centre, scale = _moments(y, observed)
     input_centre, input_scale = _moments(inputs, np.ones(inputs.shape, bool))
+    check_spread("y", scale)
+    check_spread("inputs", input_scale)
     return Series(
         values=jnp.asarray(values, jnp.float32),
         observed=jnp.asarray(observed),
@@ -161,6 +166,25 @@ def deviation(variance: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.nda
     return np.where((low < high) & (variance > 0), np.sqrt(variance), 1.0)
 
 
+def check_size(name: str, array: np.ndarray, where: str = "") -> None:
+    """Refuse finite numbers that single precision, in which everything is computed, would take for infinite."""
+    if len(array) and (most := np.nanmax(np.abs(array), initial=0.0)) > LARGEST:
+        raise ValueError(
+            f"`{name}` must hold numbers up to {LARGEST:.2g}, the largest of single precision; got one of size {most:.2g}"
+            f"{where}. Pass it in other units."
+        )
+
+
+def check_spread(name: str, scale: np.ndarray, where: str = "") -> None:
+    """Refuse columns that vary by less than single precision can tell from zero."""
+    if (scale < SMALLEST).any():
+        column = int(np.argmax(scale < SMALLEST))
+        raise ValueError(
+            f"`{name}` must vary by {SMALLEST:.2g} or more, what single precision can tell from zero, or not at all; the "
+            f"standard deviation of column {column} is {scale[column]:.2g}{where}. Pass it in other units."
+        )
+
+
 def _floats(name: str, array: Any) -> np.ndarray:
     array = np.asarray(array)
     if np.issubdtype(array.dtype, np.integer):
@@ -196,4 +220,5 @@ def _inputs(inputs: Any, rows: int) -> np.ndarray:
         )
     if not np.isfinite(inputs).all():
         raise ValueError("`inputs` must be finite at every step; fill the gaps first.")
+    check_size("inputs", inputs)
     return inputs
