@@ -48,7 +48,7 @@ BAD_Y = {
     "all NaN": (np.full((30, 1), np.nan), "at least one observation; got only NaN"),
     "infinite": (infinite(), "got 2 infinite entries. Replace them by NaN"),
     "too large for single precision": (Y * 1e40, "numbers up to 3.4e.38, the largest of single precision.* in other units"),
-    "too small for single precision": (Y * 1e-40, "must vary by 1.2e-38 or more.*of column 0 is .*e-4[01]. Pass it in other"),
+    "too small for single precision": (Y * 1e-40, "must vary by 1.2e-38 or more.*of column 0 is .*e-4[01]. Pass"),
     "true and false": (np.arange(30) > 3, r"must hold numbers.* got dtype bool. Pass `y.astype\(float\)`"),
     "complex numbers": (np.arange(30) * 1j, "must hold numbers.* got dtype complex128"),
     "objects": (np.array([1.0, None], dtype=object), "must hold numbers.* got dtype object"),
