@@ -3,7 +3,6 @@ r"""The log evidence of a model, by importance sampling of θ with a particle fi
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from typing import Any
 
@@ -87,8 +86,8 @@ def evidence(
     $\hat Z = \frac1K \sum_k p(\theta_k)\, \hat p(y \mid \theta_k) / q(\theta_k)$ is unbiased since $\hat p$, by a particle
     filter, is. Of several series it is $\prod_k \hat p(y^k \mid \theta)$.
 
-    With `freedom` the base noise of θ is Student's t of so many degrees of freedom, so that tails which q(θ) misses are
-    seen, too; weights are then to that wider distribution.
+    With `freedom` each coordinate of θ's base noise is Student's t of so many degrees of freedom, so that tails which q(θ)
+    misses are seen, too; weights are then to that wider distribution.
     """
     begun = time.perf_counter()
     rows = _in_memory(series)
@@ -182,21 +181,14 @@ def _weigh_many(
 @eqx.filter_jit
 def _proposed(guide: LookaheadSampler, freedom: float | None, key: PRNGKeyArray) -> tuple[Array, Array]:
     """Draws of θ, and what they weigh beside the likelihood."""
-    z_key, scale_key = jr.split(key)
-    size = guide.theta_flow.size
-    e, wider = jr.normal(z_key if freedom else key, (LANES, size)), jnp.zeros(LANES)
-    if freedom:
-        e = e * jnp.sqrt(0.5 * freedom / jr.gamma(scale_key, 0.5 * freedom, (LANES, 1)))
-        wider = jax.vmap(lambda one: _log_student(one, freedom) - jnp.sum(jax.scipy.stats.norm.logpdf(one)))(e)
+    shape = LANES, guide.theta_flow.size
+    if freedom is None:
+        e, wider = jr.normal(key, shape), jnp.zeros(LANES)
+    else:
+        e = jr.t(key, freedom, shape)
+        wider = jnp.sum(jax.scipy.stats.t.logpdf(e, freedom) - jax.scipy.stats.norm.logpdf(e), axis=1)
     flat, log_q = jax.vmap(guide.theta)(e)
     return flat, jax.vmap(guide.model.parameters.log_prob)(flat) - log_q - wider
-
-
-def _log_student(e: Float[Array, " param"], freedom: float) -> Float[Array, ""]:
-    """Log density of Student's t with independent scales of one."""
-    both = 0.5 * (freedom + len(e))
-    constant = math.lgamma(both) - math.lgamma(0.5 * freedom) - 0.5 * len(e) * math.log(math.pi * freedom)
-    return constant - both * jnp.log1p(jnp.sum(e**2) / freedom)
 
 
 @eqx.filter_jit

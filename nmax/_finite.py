@@ -6,6 +6,7 @@ import jax.random as jr
 import numpy as np
 
 from nmax._fitted import Fitted
+from nmax._start import NoPosteriorError as NoPosteriorError
 
 DRAWS = 200  # of θ, which must all be finite
 NOT_FOUND = (
@@ -13,10 +14,6 @@ NOT_FOUND = (
     "than the model can bridge, or is a density undefined near the data? Look at `nmax.simulate` at likely parameters, take "
     "narrower priors, a smaller `dt` or a `support`, or fit the stretches between long gaps on their own."
 )
-
-
-class NoPosteriorError(RuntimeError):
-    """No usable posterior was found: what a fit would have returned are not numbers."""
 
 
 def check_finite(posterior: Fitted) -> None:

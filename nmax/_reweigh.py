@@ -21,10 +21,10 @@ from nmax.guides import LookaheadGuide
 
 NOTICED = 2.0  # nats that q(x | θ) falls short by, from which on this is worth its time
 LONGEST = 20_000  # steps: each draw of θ takes a pass over the series
-ROUNDS, MOST, WORTH = 4, 1_280, 400.0  # draws of θ a round at the most, and what they are to be worth
-FINER = 4  # times as many particles after a round whose draws are worth less than half of that
+ROUNDS, MOST, WORTH = 5, 1_024, 400.0  # draws of θ a round at the most, and what they are to be worth
+ROUGH, FINER = 2, 4  # first rounds; times as many particles after them, so that the filter's noise makes no weights uneven
 FEWEST = 20.0  # effective draws below which they say nothing
-FREEDOM = 5.0  # degrees, of Student's t that takes the place of the normal base noise: tails that q(θ) misses are seen, too
+FREEDOM = 4.0  # degrees, of Student's t that takes the place of the normal base noise: tails that q(θ) misses are seen, too
 PRIOR_WORTH = 5.0  # draws a parameter that the covariance from before counts for
 MOMENTS = 16_384
 SLIGHT, SLIGHTLY = 0.12, 0.1  # sds that a round may move a mean by, and the logarithm of a width, to be the last
@@ -56,7 +56,7 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
     The ELBO takes $E_q[\log p(y \mid \theta)]$ less $\mathrm{KL}(q(x \mid \theta) \,\|\, p(x \mid \theta, y))$, and where
     that changes with θ, the maximum is not where the posterior is. The particle filter that looks ahead knows the likelihood
     without that: weights of draws by q(θ) correct its mean and covariance, and draws by the corrected q(θ) do so better.
-    Rounds count by what their draws are worth, those apart that are worth less than half of what is asked for.
+    The first rounds are rough, and only find the way; the others count by what their draws are worth.
 
     Args:
         guide: a look-ahead guide with q(θ) settled.
@@ -64,23 +64,21 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
         key: random key.
     """
     flow, labels = guide.theta_flow, guide.model.parameters.labels
-    first, moves, worth, particles = _moments(flow, key=key), 0, 0.0, PARTICLES
+    first, moves, worth = _moments(flow, key=key), 0, 0.0
     good: list[tuple[float, np.ndarray, np.ndarray]] = []
     for k in range(ROUNDS):
-        own = dataclasses.replace(guide, theta_flow=flow)
-        options = {"most": MOST, "effective": WORTH, "particles": particles, "freedom": FREEDOM, "key": jr.fold_in(key, k)}
-        found = evidence(own, series, error=np.inf, **options)
+        own, fine = dataclasses.replace(guide, theta_flow=flow), k >= ROUGH
+        options = {"most": MOST, "effective": WORTH, "particles": PARTICLES * (FINER if fine else 1), "freedom": FREEDOM}
+        found = evidence(own, series, error=np.inf, **options, key=jr.fold_in(key, k))
         if not np.isfinite(found.mean) or found.effective < FEWEST:
             break
         before = _moments(flow, key=key)
         moves, worth = moves + 1, found.effective
         here = worth, *_weighted(found.theta, found.smoothed.weight, before[1], worth)
-        good = [*good, here] if worth >= WORTH / 2 else good
-        flow = _moved(flow, before, _pooled(good) if worth >= WORTH / 2 else here[1:])
-        if worth < WORTH / 2 and k:  # q(θ) is near by now: it is the filter whose noise makes weights uneven
-            particles = PARTICLES * FINER
+        good = [*good, here] if fine else [here]
+        flow = _moved(flow, before, _pooled(good))
         off, wider = _change(before, _moments(flow, key=key))
-        if np.abs(off).max() < SLIGHT and np.abs(wider).max() < SLIGHTLY and worth >= WORTH / 2:
+        if fine and np.abs(off).max() < SLIGHT and np.abs(wider).max() < SLIGHTLY and worth >= WORTH / 4:
             break
     if not moves:
         return Reweighed(flow, ("weighted draws of θ are too uneven to correct q(θ) by",))

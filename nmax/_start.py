@@ -35,6 +35,10 @@ BENDS = 8  # and for the curvature, whose differences the noise hardly touches
 SHORT = 20  # windows a parameter below which the curvature is taken by differences
 
 
+class NoPosteriorError(RuntimeError):
+    """No usable posterior was found: nowhere to begin, or what a fit would have returned are not numbers."""
+
+
 class Mode(NamedTuple):
     """A mode of the posterior of θ, as the look-ahead sees it.
 
@@ -105,7 +109,7 @@ def _same(theta: np.ndarray, mode: Mode) -> bool:
 
 def _joined(scores: Scores, prior: PriorDensity, one: Mode, other: Mode, *, key: PRNGKeyArray) -> bool:
     """Whether the density does not dip between two places: then they lie on one ridge, and are one mode."""
-    share = np.array([0.0, 0.25, 0.5, 0.75, 1.0])[:, None]
+    share = np.linspace(0.0, 1.0, 5)[:, None]
     points = (1.0 - share) * one.theta + share * other.theta
     rng = np.random.default_rng(0)
     height = _heights(scores, prior, points, LANES // len(points), rng, key=key)
@@ -126,7 +130,7 @@ def climb(scores: Scores, prior: PriorDensity, centre: np.ndarray, starts: int, 
         total = _heights(scores, prior, ends, LANES // len(ends), rng, key=climb_key)
         ends = ends[_apart(ends, total)[:most]]
         if not len(ends):
-            raise RuntimeError(
+            raise NoPosteriorError(
                 f"The log posterior density must be finite somewhere; it was not on the way up from {CANDIDATES} points of "
                 "the prior. Give priors with less weight on values for which the model is not defined, a `support` for "
                 "states that must stay positive, or a smaller `dt`."
@@ -137,10 +141,9 @@ def climb(scores: Scores, prior: PriorDensity, centre: np.ndarray, starts: int, 
 def others_around(scores: Scores, prior: PriorDensity, mode: np.ndarray, *, key: PRNGKeyArray) -> list[np.ndarray]:
     """The best of points around a mode: along the axes, all coordinates together (a change of pace), and at random."""
     rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
-    size = prior.size
-    paces = np.array(PACES)[:, None] * np.ones(size)
-    axes = np.concatenate([np.eye(size), -np.eye(size)])
-    rest = rng.standard_normal((max(LANES - len(paces) - len(axes), 0), size))
+    paces = np.array(PACES)[:, None] * np.ones(prior.size)
+    axes = np.concatenate([np.eye(prior.size), -np.eye(prior.size)])
+    rest = rng.standard_normal((max(LANES - len(paces) - len(axes), 0), prior.size))
     points = mode + np.concatenate([paces, axes, rest])
     total = _heights(scores, prior, points, 1, rng, key=key)
     return list(points[_apart(points, total)[:OTHERS]])
@@ -273,7 +276,7 @@ def _passed(
     else:
         information = np.cov(gradient.T).reshape(prior.size, -1) * count
     covariance = np.linalg.inv(positive(information + prior.curvature(theta)))
-    value = value.sum() / times + float(prior.log_prob(theta[None])[0])
+    value = float(value.sum() / times + prior.log_prob(theta[None])[0])
     return _Pass(theta, value, slope, covariance, gradient.reshape(-1, count, prior.size).mean(axis=0))
 
 
