@@ -24,8 +24,8 @@ LONGEST = 20_000  # steps: each draw of θ takes a pass over the series
 ROUNDS, MOST, WORTH = 5, 1_024, 400.0  # draws of θ a round at the most, and what they are to be worth
 ROUGH, FINER = 2, 4  # first rounds; times as many particles after them, so that the filter's noise makes no weights uneven
 FEWEST = 20.0  # effective draws below which they say nothing
-FREEDOM = 4.0  # degrees, of Student's t that takes the place of the normal base noise: tails that q(θ) misses are seen, too
-PRIOR_WORTH = 5.0  # draws a parameter that the covariance from before counts for
+FREEDOM = 4.0  # degrees, of Student's t that is the base noise of later rounds: tails that q(θ) misses are seen, too
+PRIOR_WORTH = 2.0  # draws a parameter that the covariance from before counts for
 MOMENTS = 16_384
 SLIGHT, SLIGHTLY = 0.12, 0.1  # sds that a round may move a mean by, and the logarithm of a width, to be the last
 
@@ -56,7 +56,7 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
     The ELBO takes $E_q[\log p(y \mid \theta)]$ less $\mathrm{KL}(q(x \mid \theta) \,\|\, p(x \mid \theta, y))$, and where
     that changes with θ, the maximum is not where the posterior is. The particle filter that looks ahead knows the likelihood
     without that: weights of draws by q(θ) correct its mean and covariance, and draws by the corrected q(θ) do so better.
-    The first rounds are rough, and only find the way; the others count by what their draws are worth.
+    The first rounds are rough, and only find the way; the others, two or more, count by what their draws are worth.
 
     Args:
         guide: a look-ahead guide with q(θ) settled.
@@ -68,17 +68,17 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
     good: list[tuple[float, np.ndarray, np.ndarray]] = []
     for k in range(ROUNDS):
         own, fine = dataclasses.replace(guide, theta_flow=flow), k >= ROUGH
-        options = {"most": MOST, "effective": WORTH, "particles": PARTICLES * (FINER if fine else 1), "freedom": FREEDOM}
-        found = evidence(own, series, error=np.inf, **options, key=jr.fold_in(key, k))
+        options: Any = {"particles": PARTICLES * FINER, "freedom": FREEDOM} if fine else {"particles": PARTICLES}
+        found = evidence(own, series, error=np.inf, most=MOST, effective=WORTH, **options, key=jr.fold_in(key, k))
         if not np.isfinite(found.mean) or found.effective < FEWEST:
             break
         before = _moments(flow, key=key)
         moves, worth = moves + 1, found.effective
         here = worth, *_weighted(found.theta, found.smoothed.weight, before[1], worth)
-        good = [*good, here] if fine else [here]
+        good = [*good, here] if k > ROUGH else [here]  # rough rounds are not pooled
         flow = _moved(flow, before, _pooled(good))
         off, wider = _change(before, _moments(flow, key=key))
-        if fine and np.abs(off).max() < SLIGHT and np.abs(wider).max() < SLIGHTLY and worth >= WORTH / 4:
+        if len(good) > 1 and np.abs(off).max() < SLIGHT and np.abs(wider).max() < SLIGHTLY and worth >= WORTH / 4:
             break
     if not moves:
         return Reweighed(flow, ("weighted draws of θ are too uneven to correct q(θ) by",))
