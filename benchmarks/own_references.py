@@ -1,4 +1,4 @@
-"""Near-exact posteriors of the series of `own_models.py`, without nmax: the Kalman filter, NUTS on the whole path, or both.
+"""Near-exact posteriors of the series of `own_models.py`, without nmax: the Kalman filter, NUTS on the whole path, or Gibbs.
 
     python benchmarks/own_references.py CACHE [NAME ...]
 
@@ -135,7 +135,8 @@ def sample(cache: Path, name: str) -> None:
     found, log_weight = chains_of(cache, name)
     effective = {k: effective_sample_size(v) for k, v in found.items()}
     rhat = {k: split_gelman_rubin(v) for k, v in found.items()}
-    least, largest = float(min(map(np.min, effective.values()))), float(max(map(np.max, rhat.values())))
+    share = np.mean(np.exp(log_weight)) ** 2 / np.mean(np.exp(2 * log_weight))  # of the draws, what weights leave
+    least, largest = share * float(min(map(np.min, effective.values()))), float(max(map(np.max, rhat.values())))
     chosen = resampled(log_weight.reshape(-1))
     flat: Any = {k: v.reshape(-1, *v.shape[2:])[chosen] for k, v in found.items()}
     np.savez(cache / f"{name}-posterior.npz", ess=least, rhat=largest, **flat)

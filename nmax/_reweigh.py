@@ -21,10 +21,12 @@ from nmax.guides import LookaheadGuide
 
 NOTICED = 2.0  # nats that q(x | θ) falls short by, from which on this is worth its time
 LONGEST = 20_000  # steps: each draw of θ takes a pass over the series
-ROUNDS, MOST, WORTH = 5, 1_024, 400.0  # draws of θ a round at the most, and what they are to be worth
-ROUGH, FINER = 2, 4  # first rounds; times as many particles after them, so that the filter's noise makes no weights uneven
+ROUGH, FINE = 3, 3  # rounds that find the way, and those that count, at the most
+MOST, WORTH = 1_024, 400.0  # draws of θ a round at the most, and what they are to be worth
+FINER = 4  # times as many particles where rounds count: the filter's noise hides tails
 FEWEST = 20.0  # effective draws below which they say nothing
-FREEDOM = 4.0  # degrees, of Student's t that is the base noise of later rounds: tails that q(θ) misses are seen, too
+TEMPERED = 40.0  # effective draws that a rough round has at least, its weights tempered as far as that takes
+FREEDOM = 4.0  # degrees, at least, of the Student t that is base noise later: tails that q(θ) misses are seen, too
 PRIOR_WORTH = 2.0  # draws a parameter that the covariance from before counts for
 MOMENTS = 16_384
 SLIGHT, SLIGHTLY = 0.12, 0.1  # sds that a round may move a mean by, and the logarithm of a width, to be the last
@@ -55,8 +57,9 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
 
     The ELBO takes $E_q[\log p(y \mid \theta)]$ less $\mathrm{KL}(q(x \mid \theta) \,\|\, p(x \mid \theta, y))$, and where
     that changes with θ, the maximum is not where the posterior is. The particle filter that looks ahead knows the likelihood
-    without that: weights of draws by q(θ) correct its mean and covariance, and draws by the corrected q(θ) do so better.
-    The first rounds are rough, and only find the way; the others, two or more, count by what their draws are worth.
+    without that: weights of draws, by q(θ) or a wider one, correct its mean and covariance, and the corrected q(θ)
+    makes better draws.
+    The first rounds, of tempered weights, only find the way; the others, two or more, count by what their draws are worth.
 
     Args:
         guide: a look-ahead guide with q(θ) settled.
@@ -64,35 +67,50 @@ def reweighed(guide: Any, series: Series, *, key: PRNGKeyArray) -> Reweighed:
         key: random key.
     """
     flow, labels = guide.theta_flow, guide.model.parameters.labels
-    first, moves, worth = _moments(flow, key=key), 0, 0.0
+    first, freedom = _moments(flow, key=key), max(FREEDOM, 0.5 * flow.size)
     good: list[tuple[float, np.ndarray, np.ndarray]] = []
-    for k in range(ROUNDS):
+    for k in range(ROUGH + FINE):
         own, fine = dataclasses.replace(guide, theta_flow=flow), k >= ROUGH
-        options: Any = {"particles": PARTICLES * FINER, "freedom": FREEDOM} if fine else {"particles": PARTICLES}
+        options: Any = {"particles": PARTICLES * FINER, "freedom": freedom} if fine else {"particles": PARTICLES}
         found = evidence(own, series, error=np.inf, most=MOST, effective=WORTH, **options, key=jr.fold_in(key, k))
-        if not np.isfinite(found.mean) or found.effective < FEWEST:
+        weight, worth = (found.smoothed.weight, found.effective) if fine else _tempered(found.log_weight)
+        if not np.isfinite(found.mean) or worth < FEWEST:
             break
         before = _moments(flow, key=key)
-        moves, worth = moves + 1, found.effective
-        here = worth, *_weighted(found.theta, found.smoothed.weight, before[1], worth)
-        good = [*good, here] if k > ROUGH else [here]  # rough rounds are not pooled
-        flow = _moved(flow, before, _pooled(good))
+        here = worth, *_weighted(found.theta, weight, before[1], worth)
+        good = [*good, here] if fine else good
+        flow = _moved(flow, before, _pooled(good or [here]))
         off, wider = _change(before, _moments(flow, key=key))
         if len(good) > 1 and np.abs(off).max() < SLIGHT and np.abs(wider).max() < SLIGHTLY and worth >= WORTH / 4:
             break
-    if not moves:
-        return Reweighed(flow, ("weighted draws of θ are too uneven to correct q(θ) by",))
+    if not good:
+        return Reweighed(guide.theta_flow, ("weighted draws of θ are too uneven to correct q(θ) by",))
     off, wider = _change(first, _moments(flow, key=key))
     mean, width = int(np.argmax(np.abs(off))), int(np.argmax(np.abs(wider)))
     said = (
-        f"q(θ) was moved to weighted draws, worth {worth:.0f} in the last of {moves} rounds: means by up to "
+        f"q(θ) was moved to weighted draws, worth {good[-1][0]:.0f} in the last of {len(good)} rounds: means by up to "
         f"{abs(off[mean]):.2f} sd ({labels[mean]}), widths by up to {np.expm1(abs(wider[width])):.0%} ({labels[width]})"
     )
     return Reweighed(flow, (said,))
 
 
+def _tempered(log_weight: np.ndarray) -> tuple[np.ndarray, float]:
+    """Weights to the highest power up to one at which the draws are worth enough, adding up to one; what they are worth."""
+    log_weight = np.where(np.isfinite(log_weight), log_weight, -np.inf)
+    weight, worth = np.ones(len(log_weight)), 0.0
+    for power in np.geomspace(1.0, 1e-3, 40):
+        weight = np.exp(power * (log_weight - log_weight.max()))
+        weight /= weight.sum()
+        worth = float(1.0 / np.sum(weight**2))
+        if worth >= TEMPERED:
+            break
+    return weight, worth
+
+
 def _weighted(theta: np.ndarray, weight: np.ndarray, before: np.ndarray, worth: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance by weights that add up to one; few draws leave more of the covariance from before."""
+    fine = np.isfinite(theta).all(axis=1)
+    theta, weight = theta[fine], weight[fine] / weight[fine].sum()
     mean = weight @ theta
     apart = theta - mean
     covariance = (apart * weight[:, None]).T @ apart * worth / max(worth - 1.0, 1.0)

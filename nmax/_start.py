@@ -29,7 +29,8 @@ SAMPLE, FINER = 240, 16  # windows of the first Newton steps on a long series, a
 TRUST = 4.0  # longest Newton step, in standard deviations
 WIDEST = 0.1  # first width of differences, in unconstrained units, at the most
 NEAR = 0.2  # a step that is not worth another pass
-SLACK = 0.5  # nats by which a step may lead down and still be taken
+SLACK = 0.5  # nats by which a step may lead down and still be taken,
+ROUNDING = 5e-7  # and as a share of the value: what θ rounds to in single precision is the same for all steps, and adds up
 LEAST = 24  # windows a pass, noise drawn anew for each, where the series has fewer
 BENDS = 8  # and for the curvature, whose differences the noise hardly touches
 SHORT = 20  # windows a parameter below which the curvature is taken by differences
@@ -111,8 +112,7 @@ def _joined(scores: Scores, prior: PriorDensity, one: Mode, other: Mode, *, key:
     """Whether the density does not dip between two places: then they lie on one ridge, and are one mode."""
     share = np.linspace(0.0, 1.0, 5)[:, None]
     points = (1.0 - share) * one.theta + share * other.theta
-    rng = np.random.default_rng(0)
-    height = _heights(scores, prior, points, LANES // len(points), rng, key=key)
+    height = _heights(scores, prior, points, LANES // len(points), np.random.default_rng(0), key=key)
     return bool(height[1:-1].min() > min(height[0], height[-1]) - DIP)
 
 
@@ -236,7 +236,7 @@ def _newton(scores: Scores, prior: PriorDensity, theta: np.ndarray, most: int, s
         if length < NEAR:
             break
         there = _passed(scores, prior, here.theta + step * min(1.0, trust / length), here.covariance, sample, key=key)
-        if np.isfinite(there.value) and there.value > here.value - SLACK:
+        if np.isfinite(there.value) and there.value > here.value - SLACK - ROUNDING * abs(here.value):
             here, trust = there, 2 * trust
         else:
             trust = 0.25 * min(trust, length)

@@ -14,7 +14,7 @@ from helpers import assert_mean, random_walk
 from test_lookahead import linear_model, with_gaps
 
 import nmax
-from nmax._evidence import log_mean_exp
+from nmax._evidence import evidence, log_mean_exp
 from nmax._objective import start_term
 from nmax._pareto import smoothed
 from nmax._particles import filter_guide, filtered
@@ -113,6 +113,14 @@ def test_the_evidence_of_ar1_is_the_exact_one(fitted):
     assert "log evidence" in str(found)
     comparison = nmax.compare({"right": fit, "again": fit}, key=jr.key(3))
     assert "cannot be told apart" in str(comparison)
+
+
+def test_draws_of_theta_with_heavy_tails_lead_to_the_same_evidence(fitted):
+    y, fit = fitted
+    found = evidence(fit.guide, fit.series, error=0.05, most=1_024, freedom=4.0, key=jr.key(5))
+    assert abs(found.mean - ar1_exact(y[:, 0], 4_000, seed=0).log_evidence) < 5 * found.standard_error + 0.01
+    assert found.standard_error < 0.05
+    assert np.std(found.theta, axis=0).min() > 1.2 * np.std(fit.evidence(key=jr.key(1)).theta, axis=0).min()
 
 
 def test_a_poor_q_of_theta_is_not_relied_on():

@@ -163,12 +163,13 @@ def ends(array: np.ndarray, real: np.ndarray) -> np.ndarray:
 
 def deviation(variance: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Standard deviations of columns with these ends; 1 for a constant one, of whose variance rounding may leave 1e-34."""
-    return np.where((low < high) & (variance > 0), np.sqrt(variance), 1.0)
+    tiny = high - low < SMALLEST  # whose squares double precision may take for zero
+    return np.where((low < high) & ((variance > 0) | tiny), np.sqrt(variance), 1.0)
 
 
 def check_size(name: str, array: np.ndarray, where: str = "") -> None:
     """Refuse finite numbers that single precision, in which everything is computed, would take for infinite."""
-    if len(array) and (most := np.nanmax(np.abs(array), initial=0.0)) > LARGEST:
+    if (most := np.nanmax(np.abs(array), initial=0.0)) > LARGEST:
         raise ValueError(
             f"`{name}` must hold numbers up to {LARGEST:.2g}, the largest of single precision; got one of size {most:.2g}"
             f"{where}. Pass it in other units."
