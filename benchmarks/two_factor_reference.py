@@ -131,10 +131,12 @@ def sample(y: np.ndarray) -> dict[str, Any]:
     """Draws of θ by name, chains first, and `log_weight`, to which each draw is to be weighted."""
     seen, begun = jnp.log(jnp.asarray(y, float) ** 2), time.perf_counter()
 
+    sweeps: Any = jax.vmap(sweep, in_axes=(0, 0, None, None, 0))
+
     @jax.jit
     def some(eta, path, root, keys):
         def one(carry, key):
-            eta, path, record = jax.vmap(sweep, in_axes=(0, 0, None, None, 0))(*carry, seen, root, jr.split(key, CHAINS))
+            eta, path, record = sweeps(*carry, seen, root, jr.split(key, CHAINS))
             return (eta, path), record
 
         return lax.scan(one, (eta, path), keys)
