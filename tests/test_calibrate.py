@@ -196,7 +196,7 @@ def test_the_default_is_a_fit_and_exactly_observed_states_are_left_out(monkeypat
     assert list(found.pit) == ["level", "noise", *(f"x[0] at {i}" for i in (1, 6, 10, 15, 20))]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_fit_can_be_calibrated():
     prior = {"level": dist.Normal(2.0, 0.5), "noise": dist.LogNormal(0.0, 0.2)}
     found = nmax.calibrate(random_walk(), 20, key=jr.key(0), prior=prior, replications=2, draws=9, workers=2)

@@ -203,6 +203,7 @@ def test_a_forecast_goes_on_from_the_last_row(here, capsys):
     assert float(next(iter(rows[0].values()))) == float(last["time"]) + 1
 
 
+@pytest.mark.extra
 def test_a_report_is_one_page(here, capsys):
     facts = printed(capsys, "report", "run", "--forecast", "5")
     page = Path(facts["file"]).read_text(encoding="utf-8")

@@ -294,7 +294,7 @@ def exact_density(flat, each):
     return total + float(prior.log_prob(jnp.asarray(flat, jnp.float32)))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_posterior_is_that_of_all_series_together(fitted):
     """Draws of q(θ) weighted by the exact density: q's own moments against theirs, and the bound against the evidence."""
     each, _, fit = fitted
